@@ -334,6 +334,12 @@ var Table = [...]Field{
 		Bound: Bound{How: Most}, Pool: Claim,
 		Help: "destroy the sandbox when it was not used for this long (default: never)",
 	},
+	{
+		Name: "idle-action", Record: "idleAction", Default: "destroy", On: sandbox&^Pooling | Serve, Group: Lifetime,
+		Values: []Value{{"destroy", "remove it"}, {"stop", "end its processes"}, {"pause", "have its processes stand still; its next use resumes it"}},
+		Bound:  Bound{How: Ranked, Normal: "destroy"},
+		Help:   "at the end of the idle timeout: destroy, stop, or pause, until its next use",
+	},
 
 	// Names.
 	{

@@ -103,7 +103,7 @@ func (s *completer) complete(ctx context.Context, c *statedir.Config) (limits *l
 	case c.Docker != nil:
 		err = runtime.Errorf(runtime.ErrUnsupported, "runtime %s has no engine", backend.Name())
 	default:
-		limits, err = planLimits(&c.Resources, backend.Can.Has(launch.OwnKernel))
+		limits, err = planLimits(&c.SandboxConfig, backend.Can.Has(launch.OwnKernel))
 	}
 	if err != nil {
 		return nil, nil, err

@@ -34,16 +34,33 @@ type limiting struct {
 // minKernelMemory is about what gVisor's kernel, PID 1 and a shell need, in bytes.
 const minKernelMemory = 32 << 20
 
+// limited reports whether a sandbox of a backend on this host may need a control group.
+func limited(c *runtime.SandboxConfig) bool {
+	return c.Resources.Limited() || c.IdleAction == runtime.IdlePause
+}
+
 // planLimits decides how limits are kept on this host, and refuses those that cannot be
-// kept; nil if there are no limits.
-func planLimits(want *runtime.Resources, ownKernel bool) (*limiting, error) {
-	if !want.Limited() {
+// kept; nil if there are no limits. A control group is also needed to pause what has no kernel of
+// its own.
+func planLimits(c *runtime.SandboxConfig, ownKernel bool) (*limiting, error) {
+	want, freeze := &c.Resources, c.IdleAction == runtime.IdlePause && !ownKernel
+	if !want.Limited() && !freeze {
 		return nil, nil
 	}
 	if ownKernel && want.Memory > 0 && want.Memory < minKernelMemory {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "memory %d: it must be at least %d bytes (%dm): the sandbox's own kernel needs some itself", want.Memory, minKernelMemory, minKernelMemory>>20)
 	}
-	return decideLimits(want, ownKernel, cgroup.ThisHost().Plan)
+	plan := cgroup.ThisHost().Plan
+	l, err := decideLimits(want, ownKernel, plan)
+	if err != nil || !freeze {
+		return l, err
+	}
+	l.limits.Freeze = true
+	var refused *cgroup.Refusal
+	if l.plan, refused = plan(l.limits.Wants()); refused != nil {
+		return nil, runtime.Errorf(runtime.ErrUnsupported, "idle action pause: the sandbox needs a control group of its own: %s; wolffia doctor says what helps, and runtime gvisor needs none", refused.Problem)
+	}
+	return l, nil
 }
 
 // decideLimits is planLimits for a host whose control groups plan describes. With
@@ -102,7 +119,7 @@ func (s *completer) CheckLimits(config *runtime.SandboxConfig) error {
 	if backend == nil || !backend.Can.Has(launch.HostCgroup) { // an engine is asked at its start
 		return nil
 	}
-	_, err := planLimits(&config.Resources, backend.Can.Has(launch.OwnKernel))
+	_, err := planLimits(config, backend.Can.Has(launch.OwnKernel))
 	return err
 }
 

@@ -66,7 +66,7 @@ func TestDecideLimits(t *testing.T) {
 			}
 		}
 	}
-	if l, err := planLimits(&runtime.Resources{Disk: 1, BestEffort: true}, false); l != nil || err != nil {
+	if l, err := planLimits(&runtime.SandboxConfig{Resources: runtime.Resources{Disk: 1, BestEffort: true}}, false); l != nil || err != nil {
 		t.Errorf("no limits: %+v, %v", l, err)
 	}
 }

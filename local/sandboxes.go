@@ -105,7 +105,7 @@ func (s *sandboxes) Stop(ctx context.Context, sandboxID string) error {
 		_ = conns.AskPause(ctx, rec, boot.OpResume)
 	}
 	s.gits.BeforeStop(ctx, rec, c)
-	if err := s.starter.stop(ctx, rec, c, boot.StopGrace); err != nil || !c.Resources.Limited() {
+	if err := s.starter.stop(ctx, rec, c, boot.StopGrace); err != nil || !limited(&c.SandboxConfig) {
 		return err
 	}
 	lock, err := rec.TryLock()
@@ -259,7 +259,8 @@ func describe(rec *statedir.Record, c *statedir.Config, state func() (runtime.St
 		return nil, err
 	}
 	s := outline(rec, c)
-	s.State, s.Reason = is, why
+	s.State, s.Reason, s.IdleAction = is, why, c.IdleAction
+	s.WakesOnUse = is == runtime.StatePaused && statedir.PauseOf(rec.Run()).Idle
 	life, err := rec.Lifetime(c)
 	if err != nil {
 		return nil, err

@@ -253,7 +253,7 @@ func unbound(rec *statedir.Record, c *statedir.Config) (bool, error) {
 func (s *starter) limits(rec *statedir.Record, c *statedir.Config) (*limiting, error) {
 	planned := s.takeLimits(rec.ID())
 	backend := s.backend(c.Runtime)
-	if !c.Resources.Limited() || !backend.Can.Has(launch.HostCgroup) {
+	if !limited(&c.SandboxConfig) || !backend.Can.Has(launch.HostCgroup) {
 		return nil, nil
 	}
 	if err := unlimit(rec); err != nil {
@@ -262,7 +262,7 @@ func (s *starter) limits(rec *statedir.Record, c *statedir.Config) (*limiting, e
 	if planned != nil {
 		return planned, nil
 	}
-	return planLimits(&c.Resources, backend.Can.Has(launch.OwnKernel))
+	return planLimits(&c.SandboxConfig, backend.Can.Has(launch.OwnKernel))
 }
 
 // A plan is what a start starts.

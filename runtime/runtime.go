@@ -23,7 +23,8 @@ import (
 // and while a background job of a session runs. Each call about its sessions, Touch and
 // Renew are a use too. Processes that a command outside of a session left behind are not.
 //
-// When either is over the sandbox ends as by Stop, and is destroyed: using it is [ErrNotFound].
+// When either is over the sandbox ends as by Stop, and is destroyed: using it is [ErrNotFound]. With an
+// IdleAction the idle timeout does that instead; of a sandbox that it has paused the next use resumes it.
 // Get still returns it, with the reason, until the next List or Create removes it.
 type Runtime interface {
 	// Name is the name by which a [SandboxConfig] asks for this runtime.

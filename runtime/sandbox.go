@@ -120,7 +120,23 @@ type SandboxConfig struct {
 	TTL time.Duration `json:"ttlNs,omitempty"`
 	// IdleTimeout is how long it may run unused; see [Runtime]. 0 means without limit.
 	IdleTimeout time.Duration `json:"idleTimeoutNs,omitempty"`
+	// IdleAction is what happens at the end of the idle timeout; empty: [IdleDestroy].
+	IdleAction IdleAction `json:"idleAction,omitempty"`
 }
+
+// An IdleAction is what happens to a sandbox that was not used for its idle timeout.
+type IdleAction string
+
+// The actions.
+const (
+	IdleDestroy IdleAction = "destroy"
+	IdleStop    IdleAction = "stop"
+	// IdlePause: as by Pause; the next use resumes it.
+	IdlePause IdleAction = "pause"
+	// IdleHibernate: its memory is kept on the disk, and its processes end; the next use brings them
+	// back.
+	IdleHibernate IdleAction = "hibernate"
+)
 
 // Resources are limits on what a sandbox may use. The zero value has no limits.
 type Resources struct {
@@ -290,8 +306,14 @@ type Sandbox struct {
 	// never. If the host's clock is set, it moves with it.
 	ExpiresAt   time.Time
 	IdleTimeout time.Duration // 0: none
-	Expired     Expiry        // why its lifetime is over; empty if it is not
+	IdleAction  IdleAction    // empty: IdleDestroy
+	// WakesOnUse says that it is paused since it was not used: its next use resumes it.
+	WakesOnUse bool
+	Expired    Expiry // why its lifetime is over; empty if it is not
 }
+
+// Usable reports whether commands can be run in it now.
+func (s *Sandbox) Usable() bool { return s.State == StateRunning || s.WakesOnUse }
 
 // ContainerName returns the sandbox's name, or its id if it has none.
 func (s *Sandbox) ContainerName() string {

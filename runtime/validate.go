@@ -243,6 +243,17 @@ func checkLifetimes(c *SandboxConfig, bad problem) {
 	if err := CheckLifetime(c.IdleTimeout); err != nil {
 		bad("idle timeout %w", err)
 	}
+	switch a := c.IdleAction; a {
+	case "":
+	case IdleDestroy, IdleStop, IdlePause:
+		if c.IdleTimeout == 0 {
+			bad("idle action %s: it needs an idle timeout", a)
+		}
+	case IdleHibernate:
+		bad("idle action %s: this version cannot keep the memory of a sandbox: use pause or stop", a)
+	default:
+		bad("idle action %q: it must be destroy, stop, pause or hibernate", a)
+	}
 }
 
 // checkText checks that what is recorded is UTF-8: the record is JSON, which cannot hold

@@ -120,7 +120,7 @@ func (s *shim) serveAt(fd int, starts bool) {
 	s.attach(sock, func(c *clientConn) {
 		if starts && s.fdSocket != nil {
 			// the answer to the client says if the sandbox has expired
-			_ = c.lease(s.life, &boot.Request{Op: boot.OpAcquire})
+			_ = c.lease(s, &boot.Request{Op: boot.OpAcquire})
 		}
 	})
 }
@@ -189,6 +189,7 @@ func (s *shim) fromClient(c *clientConn, f wire.Frame) error {
 	}
 	c.mu.Lock()
 	ch, open := c.channels[f.Channel]
+	opened := false
 	if !open && (f.Type == wire.Start || f.Type == wire.StartMore) {
 		op := wire.NetOp(0)
 		if f.Type == wire.Start {
@@ -200,9 +201,12 @@ func (s *shim) fromClient(c *clientConn, f wire.Frame) error {
 		}
 		ch = s.relay.open(c, f.Channel, op)
 		c.channels[f.Channel] = ch
-		open = true
+		open, opened = true, true
 	}
 	c.mu.Unlock()
+	if opened {
+		s.wake()
+	}
 	if !open {
 		return nil // the frame has crossed the channel's end
 	}

@@ -26,6 +26,7 @@ func (s *shim) dial(c *clientConn, port int) error {
 		conn, err := s.net.dial(port)
 		if err == nil {
 			c.keep(s.relay) // before the client knows: it counts from then on
+			s.wake()
 			err = c.sendFile(conn.(syscall.Conn))
 			_ = conn.Close() // the client has its own descriptor
 		} else {

@@ -54,13 +54,13 @@ func (s *shim) link(c *clientConn) (link, error) {
 	if s.fdSocket == nil {
 		return link{}, runtime.Errorf(runtime.ErrUnsupported, "PID 1 takes no connections of clients")
 	}
-	if err := c.lease(s.life, &boot.Request{Op: boot.OpAcquire}); err != nil {
+	if err := c.lease(s, &boot.Request{Op: boot.OpAcquire}); err != nil {
 		return link{}, err
 	}
 	theirs, ours, err := rawsock.Pair()
 	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
 		// the shim relays the client's frames, and sees what it does
-		_ = c.lease(s.life, &boot.Request{Op: boot.OpRelease})
+		_ = c.lease(s, &boot.Request{Op: boot.OpRelease})
 		return link{}, runtime.Errorf(runtime.ErrUnsupported, "a connection to PID 1: %w: frames pass the shim instead", err)
 	}
 	if err != nil {
@@ -88,7 +88,7 @@ func (l link) close() {
 }
 
 // lease answers boot.OpAcquire and boot.OpRelease.
-func (c *clientConn) lease(life *lifetime, req *boot.Request) error {
+func (c *clientConn) lease(s *shim, req *boot.Request) error {
 	acquires := req.Op == boot.OpAcquire
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -96,16 +96,17 @@ func (c *clientConn) lease(life *lifetime, req *boot.Request) error {
 		return nil
 	}
 	if acquires {
-		life.relay.work(true, 0) // from now on the sandbox does not expire, unless it has already
-		if err := life.touch(); err != nil {
-			life.relay.work(false, 0)
+		s.relay.work(true, 0) // from now on the sandbox does not expire, unless it has already
+		s.wake()
+		if err := s.life.touch(); err != nil {
+			s.relay.work(false, 0)
 			return err
 		}
 		c.leased = true
 		return nil
 	}
 	c.leased = false
-	life.relay.work(false, time.Duration(max(0, min(req.IdleMS, 1<<40)))*time.Millisecond)
+	s.relay.work(false, time.Duration(max(0, min(req.IdleMS, 1<<40)))*time.Millisecond)
 	return nil
 }
 

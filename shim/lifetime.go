@@ -55,6 +55,7 @@ func (s age) expiry() (over runtime.Expiry, next time.Duration) {
 type lifetime struct {
 	relay *relay
 	end   func(runtime.Expiry) // called once at most, in a goroutine of its own
+	idle  func()               // called in its place after the idle timeout, in a goroutine of its own; nil: it is not
 
 	mu      sync.Mutex
 	limits  statedir.Lifetime // guarded by mu
@@ -162,6 +163,14 @@ func (l *lifetime) look() error {
 	now.left, now.limited = l.limits.Left(statedir.Now())
 	now.busy, now.idle = l.relay.usage()
 	over, next := now.expiry()
+	if over == runtime.ExpiredIdle && l.idle != nil {
+		l.relay.touch() // should it fail, it is tried again after as long
+		go l.idle()     // ends once it has requested the end, or paused the sandbox
+		over, next = "", now.timeout
+		if now.limited {
+			next = min(next, now.left)
+		}
+	}
 	if over != "" {
 		l.expired = true
 		go l.end(over) // ends once it has requested the end

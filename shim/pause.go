@@ -1,7 +1,11 @@
 package shim
 
 import (
+	"errors"
+	"fmt"
+	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"wolffia/internal/host/boot"
@@ -22,6 +26,10 @@ const (
 
 // pauses are the pauses of a sandbox. It is safe for concurrent use.
 type pauses struct {
+	// idle is set before a pause of an unused sandbox checks once more that it is not used. Whoever
+	// uses it says so first, and then calls wake.
+	idle atomic.Bool
+
 	mu  sync.Mutex
 	now statedir.Pause // guarded by mu
 }
@@ -52,8 +60,14 @@ func (s *shim) pause(idle bool) error {
 	if p.now.SinceMS > 0 {
 		return s.setPause(p.now.SinceMS, p.now.TotalMS, p.now.Idle && idle)
 	}
+	p.idle.Store(idle)
+	if busy, _ := s.relay.usage(); idle && busy {
+		p.idle.Store(false)
+		return nil
+	}
 	freeze, thaw, err := s.freezer()
 	if err != nil {
+		p.idle.Store(false)
 		return err
 	}
 	if s.ending() {
@@ -70,6 +84,7 @@ func (s *shim) pause(idle bool) error {
 		}
 		_ = thaw()
 	}
+	p.idle.Store(false)
 	s.relay.resume()
 	return runtime.Errorf(runtime.ErrUnavailable, "pause the sandbox: %w", err)
 }
@@ -99,12 +114,41 @@ func (s *shim) resume() error {
 	return nil
 }
 
+// idle does what is to be done with a sandbox that was not used for its idle timeout.
+func (s *shim) idle() {
+	var err error
+	switch action := s.boot.Config.IdleAction; action {
+	case runtime.IdleStop:
+		s.end(statedir.Status{State: runtime.StateStopped, Reason: runtime.ExpiredIdle.Reason()}, boot.StopGrace)
+	case runtime.IdlePause:
+		if err = s.pause(true); err == nil && s.pauses.on() {
+			s.group.Reclaim()
+		}
+	default:
+		err = errors.New("it is not known")
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "idle action %s: %v\n", s.boot.Config.IdleAction, err)
+	}
+}
+
+// wake resumes a sandbox that is paused, or about to be, since it was not used.
+func (s *shim) wake() {
+	if !s.pauses.idle.Load() {
+		return
+	}
+	if err := s.resume(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+}
+
 // setPause records a pause since a time, 0: none. pauses.mu is held.
 func (s *shim) setPause(since, total int64, idle bool) error {
 	now := statedir.Pause{SinceMS: since, TotalMS: total, Idle: idle}
 	err := statedir.SetPause(s.boot.Run, &now)
 	if err == nil || since == 0 {
 		s.pauses.now = now
+		s.pauses.idle.Store(idle)
 	}
 	return err
 }

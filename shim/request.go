@@ -46,7 +46,7 @@ func (s *shim) answer(c *clientConn, req *boot.Request) error {
 	case boot.OpResume:
 		return c.answerLater(func() *boot.Reply { return outcome(s.resume()) })
 	case boot.OpDirect, boot.OpDial, boot.OpAcquire, boot.OpTouch:
-		if s.pauses.on() {
+		if s.wake(); s.pauses.on() {
 			return c.reply(outcome(runtime.Errorf(runtime.ErrConflict, "the sandbox is paused")))
 		}
 	}
@@ -92,7 +92,7 @@ func (s *shim) answer(c *clientConn, req *boot.Request) error {
 		if !c.direct {
 			return fmt.Errorf("%w: %s without a connection to PID 1", wire.ErrProtocol, req.Op)
 		}
-		return c.reply(outcome(c.lease(s.life, req)))
+		return c.reply(outcome(c.lease(s, req)))
 	case boot.OpAudit:
 		return c.answerLater(func() *boot.Reply {
 			if s.filtered != nil {

@@ -233,6 +233,9 @@ func (s *shim) live() error {
 		s.end(statedir.Status{State: runtime.StateDead, Reason: reason}, 0)
 	}
 	s.life = &lifetime{relay: s.relay, end: s.expire}
+	if a := s.boot.Config.IdleAction; a != "" && a != runtime.IdleDestroy {
+		s.life.idle = s.idle
+	}
 	if err := s.life.begin(s.boot.Lifetime); err != nil {
 		return runtime.WithClass(runtime.ErrUnavailable, err)
 	}

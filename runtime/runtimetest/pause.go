@@ -22,6 +22,10 @@ var pauseTests = []test{
 	{"PauseEnds", []Feature{Pause}, pauseEnds},
 	{"PauseByOthers", []Feature{Pause, Recovery}, pauseByOthers},
 	{"PauseOfWhatDoesNotRun", []Feature{Pause}, pauseOfWhatDoesNotRun},
+	{"IdlePauses", []Feature{Pause, Lifetime}, idlePauses},
+	{"IdlePauseRaces", []Feature{Pause, Lifetime}, idlePauseRaces},
+	{"IdleStops", []Feature{Lifetime}, idleStops},
+	{"IdleActionRefused", []Feature{Lifetime}, idleActionRefused},
 	{"PauseAndReview", []Feature{Pause, CopyOnWrite}, pauseAndReview},
 }
 
@@ -291,4 +295,80 @@ func pauseAndReview(e *env) {
 	}
 	e.resume(s.ID)
 	e.prints(s.ID, "cat file", "new\n")
+}
+
+// With the idle action pause a sandbox that is not used is paused, and its next use resumes it.
+func idlePauses(e *env) {
+	s := e.start(pausable(&runtime.SandboxConfig{IdleTimeout: soon, IdleAction: runtime.IdlePause}))
+	sessions, _ := e.rt.(runtime.RuntimeWithSession)
+	paused := func() {
+		e.Helper()
+		e.Until("its pause", func() bool { return e.get(s.ID).State == runtime.StatePaused })
+		if now := e.get(s.ID); !now.WakesOnUse || !now.Usable() || now.Expired != "" {
+			e.Errorf("paused since it was not used, it is %+v", now)
+		}
+	}
+	paused()
+	e.prints(s.ID, "echo 1", "1\n")
+	paused()
+	e.OK(e.rt.Touch(e.Ctx, s.ID))
+	paused()
+	if sessions != nil {
+		session, err := sessions.CreateSession(e.Ctx, s.ID, nil)
+		e.OK(err)
+		_, err = sessions.SessionExec(e.Ctx, session.ID, &runtime.Command{Command: []string{"x=kept"}})
+		e.OK(err)
+		paused()
+		r, err := sessions.SessionExec(e.Ctx, session.ID, &runtime.Command{Command: []string{"echo $x"}})
+		e.OK(err)
+		if string(r.Stdout) != "kept\n" {
+			e.Errorf("its session has x=%q", r.Stdout)
+		}
+	}
+	paused()
+	e.pause(s.ID) // from now on it is the caller's
+	_, err := e.rt.Exec(e.Ctx, s.ID, &runtime.Command{Command: []string{"true"}})
+	e.Wrong("a command in it", err, runtime.ErrConflict)
+	e.resume(s.ID)
+}
+
+// Whenever a use comes, it finds the sandbox running, or resumes it.
+func idlePauseRaces(e *env) {
+	s := e.start(pausable(&runtime.SandboxConfig{IdleTimeout: runtime.MinLifetime, IdleAction: runtime.IdlePause}))
+	for i := range 30 {
+		time.Sleep(runtime.MinLifetime - 15*time.Millisecond + time.Duration(i)*time.Millisecond)
+		e.prints(s.ID, "echo works", "works\n")
+	}
+	p := e.process(s.ID, &runtime.Command{Command: sh("read x; echo $x"), OpenStdin: true})
+	time.Sleep(3 * runtime.MinLifetime)
+	e.is(s.ID, runtime.StateRunning)
+	_, err := fmt.Fprintln(p.Stdin(), "on")
+	e.OK(err)
+	if got := e.All(p.Stdout()); got != "on\n" {
+		e.Errorf("a command that runs for longer than the idle timeout has printed %q", got)
+	}
+}
+
+// With the idle action stop it is stopped, and stays.
+func idleStops(e *env) {
+	s := e.start(&runtime.SandboxConfig{IdleTimeout: soon, IdleAction: runtime.IdleStop})
+	e.Until("its stop", func() bool { return e.get(s.ID).State == runtime.StateStopped })
+	if now := e.get(s.ID); now.Expired != "" || now.Reason == "" {
+		e.Errorf("stopped since it was not used, it is %+v, want a reason, and its lifetime not over", now)
+	}
+	e.list()
+	e.OK(e.rt.Start(e.Ctx, s.ID))
+	e.is(s.ID, runtime.StateRunning)
+}
+
+func idleActionRefused(e *env) {
+	for _, c := range []runtime.SandboxConfig{
+		{IdleAction: runtime.IdlePause},
+		{IdleTimeout: late, IdleAction: "sleep"},
+		{IdleTimeout: late, IdleAction: runtime.IdleHibernate},
+	} {
+		_, err := e.rt.Create(e.Ctx, &c)
+		e.Wrong(fmt.Sprintf("idle action %s", c.IdleAction), err, runtime.ErrInvalid)
+	}
+	e.empty()
 }

@@ -106,3 +106,15 @@ func (g *Group) Thaw() error {
 	}
 	return nil
 }
+
+// Reclaim has the kernel take back the memory of a frozen group as far as it can: files that it can
+// read again, and with swap the rest (memory.reclaim in cgroup-v2.rst, since Linux 5.19). It is of
+// no consequence where the kernel cannot.
+func (g *Group) Reclaim() {
+	if g == nil || g.Dirs[""] == "" {
+		return
+	}
+	if used := strings.TrimSpace(read(filepath.Join(g.Dirs[""], "memory.current"))); used != "" {
+		_ = write(filepath.Join(g.Dirs[""], "memory.reclaim"), used) // EAGAIN: not all of it
+	}
+}

@@ -198,6 +198,9 @@ func (f *Sandbox) applyLimits(c *runtime.SandboxConfig) (err error) {
 			}
 		}
 	}
+	if action := runtime.IdleAction(f.Text("idle-action")); action != runtime.IdleDestroy {
+		c.IdleAction = action
+	}
 	return nil
 }
 

@@ -26,7 +26,7 @@ func (f *Sandbox) rights(c *runtime.SandboxConfig) string {
 	r.Name, r.CodebasePath, r.CodebaseNames, r.MountPoint, r.Cwd = "", "", nil, "", ""
 	r.Permissions, r.Git, r.NoGitMonitor = nil, nil, false
 	r.Labels, r.Env, r.Publish = nil, nil, nil
-	r.Resources, r.TTL, r.IdleTimeout = runtime.Resources{}, 0, 0
+	r.Resources, r.TTL, r.IdleTimeout, r.IdleAction = runtime.Resources{}, 0, 0, ""
 	r.Runtime = f.Text("runtime")
 	r.Mounts = slices.DeleteFunc(slices.Clone(c.Mounts), func(m runtime.Mount) bool { return m.Toolchain })
 	r.Volumes = slices.DeleteFunc(slices.Clone(c.Volumes), func(v runtime.VolumeMount) bool { return v.Cache != "" })
