@@ -266,15 +266,14 @@ func (s *sess) awaitEnd(t testing.TB) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), wait.Limit)
 	defer cancel()
-	for {
+	wait.Until(t, "the end of session "+s.name, func() bool {
 		_, err := s.conn.Session(ctx, s.name)
-		if failed, ok := errors.AsType[*client.StartError](err); ok && failed.Class == wire.ClassNotFound {
-			return
-		}
-		if err != nil {
+		failed, ok := errors.AsType[*client.StartError](err)
+		if err != nil && (!ok || failed.Class != wire.ClassNotFound) {
 			t.Fatalf("the session stays: %v", err)
 		}
-	}
+		return err != nil
+	})
 }
 
 // alive checks that the session gives exact results.

@@ -10,12 +10,12 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/test/suite"
+	"wolffia/internal/test/wait"
 )
 
 // call NAME JSON makes a call of the service on the state directory, once it
@@ -29,13 +29,13 @@ func call(ts *testscript.TestScript, neg bool, args []string) {
 	defer cancel()
 	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		path := filepath.Join(ts.Getenv("WOLFFIA_STATE_DIR"), "service", "sock")
-		for {
-			c, err := new(net.Dialer).DialContext(ctx, "unix", path)
-			if !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ECONNREFUSED) {
-				return c, err
-			}
-			time.Sleep(5 * time.Millisecond) // it is being started, by somebody else
-		}
+		var c net.Conn
+		var err error
+		wait.Poll(func() bool { // another command of the script is starting the service
+			c, err = new(net.Dialer).DialContext(ctx, "unix", path)
+			return !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ECONNREFUSED)
+		})
+		return c, err
 	}}
 	body := strings.ReplaceAll(args[1], "$ID", ts.Getenv("ID"))
 	method, path, other := strings.Cut(strings.ReplaceAll(args[0], "$ID", ts.Getenv("ID")), " ")

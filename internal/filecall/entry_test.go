@@ -11,9 +11,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"wolffia/internal/dirwatch"
+	"wolffia/internal/test/wait"
 )
 
 // stored sends a content for OpStore, and returns the reply.
@@ -165,13 +165,15 @@ func TestWatch(t *testing.T) {
 	var seen []Event
 	await := func(op, name string) (found Event) {
 		t.Helper()
-		for limit := time.Now().Add(30 * time.Second); time.Now().Before(limit); seen = append(seen, next()...) {
-			if n := slices.IndexFunc(seen, func(e Event) bool { return e.Op == op && e.Name == name }); n >= 0 {
-				found, seen = seen[n], seen[n+1:]
-				return found
+		wait.Until(t, op+" of "+name, func() bool {
+			n := slices.IndexFunc(seen, func(e Event) bool { return e.Op == op && e.Name == name })
+			if n < 0 {
+				seen = append(seen, next()...)
+				return false
 			}
-		}
-		t.Fatalf("%s of %s was not seen: %+v", op, name, seen)
+			found, seen = seen[n], seen[n+1:]
+			return true
+		})
 		return found
 	}
 	text(t, at("f"), "text")

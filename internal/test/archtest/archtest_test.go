@@ -125,6 +125,7 @@ var allow = map[string][]string{
 	"internal/test/launchtest":          {"runtime", "runtime/launch"},
 	"internal/test/shimtest":            {"runtime", "runtime/runtimetest", "session/sessiontest", "runtime/launch", "local", "perm", "image/store", "internal/*", "internal/sys/*", "internal/host/*", "internal/git/*", "internal/test/*"},
 	"internal/test/dockertest":          {"internal/test/wait"},
+	"internal/test/leak":                {"internal/test/wait"},
 	"internal/test/dockertest/with":     {"internal/test/dockertest"},
 	"internal/test/suite":               {"internal/test/wait"},
 	"internal/test/transcript":          {"internal/test/wait"},

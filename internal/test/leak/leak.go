@@ -18,6 +18,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"wolffia/internal/test/wait"
 )
 
 // patience is how long what is ending may take to be gone.
@@ -77,22 +79,16 @@ func (w *watch) look() map[string]string {
 // wait returns the names of what is there and was not before, when it is
 // nothing or patience is at its end.
 func (w *watch) wait(before map[string]string, patience time.Duration) []string {
-	end := time.Now().Add(patience)
-	for pause := time.Millisecond; ; pause *= 2 {
-		last := time.Now().After(end)
-		after := w.look()
+	var after map[string]string
+	wait.Within(patience, func() bool {
+		after = w.look()
 		maps.DeleteFunc(after, func(id, _ string) bool {
 			_, ok := before[id]
 			return ok
 		})
-		if len(after) == 0 {
-			return nil
-		}
-		if last {
-			return slices.Sorted(maps.Values(after))
-		}
-		time.Sleep(pause)
-	}
+		return len(after) == 0
+	})
+	return slices.Sorted(maps.Values(after))
 }
 
 // descriptors adds the open descriptors. The same number with another file is

@@ -20,7 +20,10 @@ const (
 )
 
 // Poll calls so until it returns true, and reports whether it did within Limit. It is for what has no [testing.TB].
-func Poll(so func() bool) bool { return poll(context.Background(), Limit, so) }
+func Poll(so func() bool) bool { return Within(Limit, so) }
+
+// Within is Poll with another limit: for what may be so, or never. It calls so at least once.
+func Within(limit time.Duration, so func() bool) bool { return poll(context.Background(), limit, so) }
 
 func poll(ctx context.Context, limit time.Duration, so func() bool) bool {
 	end := time.Now().Add(limit)

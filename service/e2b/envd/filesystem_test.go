@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"wolffia/internal/test/wait"
 )
 
 func TestFilesystem(t *testing.T) {
@@ -136,12 +138,12 @@ func TestWatchers(t *testing.T) {
 	}
 	w.run("echo >d/x")
 	seen := ""
-	w.eventually("no event", func() bool {
+	wait.Until(t, "an event", func() bool {
 		seen += fmt.Sprint(w.rpc(f+"GetWatcherEvents", of, 200)["events"])
 		return strings.Contains(seen, "map[name:x type:EVENT_TYPE_CREATE]") && strings.Contains(seen, "EVENT_TYPE_WRITE")
 	})
 	w.rpc(f+"RemoveWatcher", of, 200)
-	w.eventually("it is there", func() bool {
+	wait.Until(t, "the end of the watch", func() bool {
 		status, _ := w.do("POST", "/"+f+"RemoveWatcher", fmt.Sprintf(`{"watcherId":%q}`, id), "Content-Type", "application/json")
 		return status == 404
 	})
@@ -162,6 +164,6 @@ func TestLongEvents(t *testing.T) {
 	if r := w.run("cd " + deep + " && for n in $(seq 2000); do echo x >> f; echo x >> g; done"); r.code != 0 {
 		t.Fatalf("%+v", r)
 	}
-	w.eventually("all events were kept", func() bool { return w.handler.Watchers(w.box.ID) == 0 })
+	wait.Until(t, "the end of watchers", func() bool { return w.handler.Watchers(w.box.ID) == 0 })
 	w.rpc(f+"GetWatcherEvents", m{"watcherId": of["watcherId"]}, 404)
 }

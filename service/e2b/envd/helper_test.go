@@ -12,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"wolffia/internal/test/servetest"
 	"wolffia/internal/test/testbin"
@@ -250,14 +249,4 @@ func (w *world) run(line string, headers ...string) result {
 	s := w.stream(start, bash(line), headers...)
 	s.pid()
 	return s.rest()
-}
-
-// eventually waits until something is so, which is a guard against a hang.
-func (w *world) eventually(what string, is func() bool) {
-	w.Helper()
-	for limit := time.Now().Add(30 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(limit) {
-			w.Fatal(what)
-		}
-	}
 }

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"wolffia/internal/test/wait"
 )
 
 const start = "process.Process/Start"
@@ -193,11 +195,11 @@ func TestTimeout(t *testing.T) {
 	gone := func(pid int) func() bool {
 		return func() bool { return w.run(fmt.Sprintf("kill -0 %d", pid)).code != 0 }
 	}
-	w.eventually("the process runs on", gone(pid))
+	wait.Until(t, "the end of the process", gone(pid))
 	s = w.stream(start, bash("sleep 600"), "Connect-Timeout-Ms", "3000")
 	pid = s.pid()
 	w.OK(s.body.Close())
-	w.eventually("the process runs on without its client", gone(pid))
+	wait.Until(t, "the end of the process without its client", gone(pid))
 }
 
 // A client that reads nothing keeps neither the process nor other clients for ever: when it goes,
