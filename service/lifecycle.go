@@ -115,10 +115,14 @@ func (s *Service) Renew(ctx context.Context, caller Caller, id string, until tim
 		return nil, runtime.Errorf(runtime.ErrInvalid, "the new end is too late: time to live %w", err)
 	}
 	const rounding = 2 * time.Millisecond // of the time to live and of the clock: no sandbox ends before it should
-	if err := s.endAt(ctx, b, until.Add(rounding)); err != nil {
+	if err := s.endLater(ctx, b, until.Add(rounding)); err != nil {
 		return nil, err
 	}
-	return s.Get(ctx, caller, id)
+	renewed, err := s.Get(ctx, caller, id)
+	if err == nil && b.State == runtime.StateRunning && renewed.EndsStopped && renewed.State != runtime.StateRunning {
+		return nil, runtime.Errorf(runtime.ErrConflict, "sandbox %s was paused meanwhile, at its end: start it", id)
+	}
+	return renewed, err
 }
 
 // restart ends all processes of the sandbox, if it runs, and starts it. What it has changed stays.

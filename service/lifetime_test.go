@@ -136,6 +136,72 @@ func TestPauseAgain(t *testing.T) {
 	}
 }
 
+// Who suspends the machine finds the sandboxes paused whose end has come meanwhile: timers stand
+// still then, the wall clock does not.
+func TestPauseAfterSleep(t *testing.T) {
+	w := newWorld(t)
+	var slept atomic.Int64
+	service.LookAgain(soon)
+	service.Now(func() time.Time { return time.Now().Add(time.Duration(slept.Load())).Round(0) })
+	s := w.driver()
+	t.Cleanup(func() {
+		service.LookAgain(30 * time.Second)
+		service.Now(func() time.Time { return time.Now().Round(0) })
+	})
+	b, _, err := s.Service.Create(w.Ctx, &service.Params{TTL: time.Hour, EndsStopped: true})
+	w.OK(err)
+	slept.Store(int64(2 * time.Hour))
+	w.Until("it is paused", func() bool {
+		now, err := s.Service.Get(w.Ctx, service.Caller{All: true}, b.ID)
+		w.OK(err)
+		return now.State == runtime.StateStopped
+	})
+}
+
+// An interrupted runtime calls a function when a sandbox is looked at.
+type interrupted struct {
+	service.Runtime
+	look atomic.Pointer[func()]
+}
+
+func (i *interrupted) Get(ctx context.Context, id string) (*runtime.Sandbox, error) {
+	b, err := i.Runtime.Get(ctx, id)
+	if look := i.look.Swap(nil); look != nil {
+		(*look)()
+	}
+	return b, err
+}
+
+// A sandbox whose end is moved while it is about to be paused is not paused, or its caller gets to
+// know that.
+func TestPauseWhileRenewed(t *testing.T) {
+	w := newWorld(t)
+	rt := &interrupted{Runtime: w.rt}
+	s := w.driverOver(rt)
+	all := service.Caller{All: true}
+	b, _, err := s.Service.Create(w.Ctx, &service.Params{TTL: time.Second, EndsStopped: true})
+	w.OK(err)
+	renewed := make(chan error, 1)
+	look := func() { // the pause's look at the sandbox
+		go func() {
+			_, err := s.Service.Renew(w.Ctx, all, b.ID, time.Now().Add(time.Hour))
+			renewed <- err
+		}()
+		select {
+		case err := <-renewed:
+			renewed <- err
+		case <-time.After(3 * time.Second): // it waits for the pause
+		}
+	}
+	rt.look.Store(&look)
+	err = <-renewed
+	now, gerr := s.Service.Get(w.Ctx, all, b.ID)
+	w.OK(gerr)
+	if running := now.State == runtime.StateRunning; running != (err == nil) {
+		t.Errorf("Renew: %v, and the sandbox runs: %v", err, running)
+	}
+}
+
 // A silent runtime does not tell the jobs of sandboxes.
 type silent struct{ service.Runtime }
 

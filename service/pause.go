@@ -21,8 +21,19 @@ func (b *Sandbox) End() time.Time {
 // Pause stops a running sandbox until [Service.Start], however long that takes: its lifetime ends.
 // Start gives it no lifetime. What is in memory is lost; see Stop.
 func (s *Service) Pause(ctx context.Context, caller Caller, id string) error {
-	in, err := s.Inside(ctx, caller, id)
+	return s.pauseIf(ctx, caller, id, func(*Sandbox) bool { return true })
+}
+
+// pauseIf is Pause, if that is due once no other call changes whether the sandbox runs, and until
+// when.
+func (s *Service) pauseIf(ctx context.Context, caller Caller, id string, due func(*Sandbox) bool) error {
+	unlock, err := s.entering.lock(ctx, id)
 	if err != nil {
+		return err
+	}
+	defer unlock()
+	in, err := s.Inside(ctx, caller, id)
+	if err != nil || !due(in.box) {
 		return err
 	}
 	ctx, cancel := whole(ctx)
@@ -51,7 +62,7 @@ func (s *Service) Resume(ctx context.Context, caller Caller, id string, until ti
 	}
 	ctx, cancel := whole(ctx)
 	defer cancel()
-	if err := s.endAt(ctx, b, until); err != nil { // first: none runs without an end
+	if err := s.endLater(ctx, b, until); err != nil { // first: none runs without an end
 		return nil, err
 	}
 	if err := s.start(ctx, b); err != nil && !errors.Is(err, runtime.ErrConflict) {
@@ -61,6 +72,16 @@ func (s *Service) Resume(ctx context.Context, caller Caller, id string, until ti
 		s.stopAt(id, until) // again: the start may have taken longer
 	}
 	return s.Get(ctx, caller, id)
+}
+
+// endLater is endAt, after a pause that has begun.
+func (s *Service) endLater(ctx context.Context, b *Sandbox, at time.Time) error {
+	unlock, err := s.entering.lock(ctx, b.ID)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return s.endAt(ctx, b, at)
 }
 
 // endAt sets when a sandbox ends, or is paused, whether it runs or not; zero: never.
@@ -96,7 +117,8 @@ func (s *Service) endAt(ctx context.Context, b *Sandbox, at time.Time) error {
 func (s *Service) stopAt(id string, at time.Time) {
 	var timer *time.Timer
 	if !at.IsZero() {
-		timer = time.AfterFunc(time.Until(at), func() { pauseDue(s, id) })
+		at = at.Round(0) // by the wall clock: the other one stands still while the machine sleeps
+		timer = time.AfterFunc(min(at.Sub(now()), lookAgain), func() { pauseDue(s, id) })
 	}
 	if old, had := s.stops.Swap(id, timer); had && old.(*time.Timer) != nil {
 		old.(*time.Timer).Stop()
@@ -106,21 +128,34 @@ func (s *Service) stopAt(id string, at time.Time) {
 	}
 }
 
-// pauseAgain is after how long a pause that has failed is tried again.
-var pauseAgain = 30 * time.Second // tests change it
+// Tests change them.
+var (
+	// pauseAgain is after how long a pause that has failed is tried again.
+	pauseAgain = 30 * time.Second
+	// lookAgain is how long a timer runs at most, which does not know that the machine has slept.
+	lookAgain = 30 * time.Second
+	// now returns the time of the wall clock.
+	now = func() time.Time { return time.Now().Round(0) }
+)
 
 // pauseDue pauses a sandbox whose time has come, unless that was changed meanwhile.
 func pauseDue(s *Service, id string) {
 	ctx, cancel := context.WithTimeout(context.Background(), wholeLimit)
 	defer cancel()
 	all := Caller{All: true}
-	b, err := s.Get(ctx, all, id)
+	later := time.Time{}
+	err := s.pauseIf(ctx, all, id, func(b *Sandbox) bool {
+		later = b.End()
+		return !later.IsZero() && !later.After(now())
+	})
 	switch {
-	case err == nil && b.State == runtime.StateRunning && !b.End().IsZero() && !b.End().After(time.Now()):
-		err = s.Pause(ctx, all, id)
 	case errors.Is(err, runtime.ErrNotFound):
 		s.stops.Delete(id)
 		return
+	case errors.Is(err, runtime.ErrConflict): // it does not run
+		return
+	case err == nil && later.After(now()):
+		s.stopAt(id, later)
 	}
 	if err != nil {
 		s.log.Warn("a sandbox could not be paused at its end", "sandboxId", id, "error", err.Error())
