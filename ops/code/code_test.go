@@ -128,6 +128,37 @@ func TestCells(t *testing.T) {
 	}
 }
 
+// A cell can say where the context works from then on.
+func TestCwd(t *testing.T) {
+	w := newWorld(t)
+	for language, where := range map[string]string{
+		"python": "import os; print(os.getcwd())", "js": "console.log(process.cwd())", "bash": "pwd",
+	} {
+		c := w.context(language)
+		stdout := ""
+		err := c.Run(w.Ctx, code.Cell{Code: where, Cwd: "/usr"}, func(e *code.Event) error {
+			stdout += e.Text
+			return nil
+		})
+		if err != nil || stdout != "/usr\n" {
+			t.Errorf("%s: %q, %v", language, stdout, err)
+		}
+		o := &outcome{}
+		err = c.Run(w.Ctx, code.Cell{Code: where, Cwd: "/no/such"}, func(e *code.Event) error {
+			if e.Type == code.Failed {
+				o.failed = e.Name
+			}
+			return nil
+		})
+		if err == nil && o.failed == "" {
+			t.Errorf("%s: a directory that does not exist is no error", language)
+		}
+		if o, err := w.run(w.Ctx, c, where, nil); err != nil || strings.TrimSpace(o.stdout) == "/workspace" && language != "bash" {
+			t.Errorf("%s: after it: %+v, %v", language, o, err)
+		}
+	}
+}
+
 // The end of a caller's context interrupts the cell, and the kernel goes on with its state.
 func TestInterrupt(t *testing.T) {
 	w := newWorld(t)

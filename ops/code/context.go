@@ -68,6 +68,7 @@ type engine interface {
 type Cell struct {
 	Code string
 	Env  map[string]string // of this cell only
+	Cwd  string            // absolute, where the context works from this cell on; empty: where it is
 }
 
 // A cell is a Cell that runs.

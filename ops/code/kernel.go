@@ -159,7 +159,7 @@ func (n *kernel) run(ctx context.Context, c *cell) error {
 		env = map[string]string{}
 	}
 	text, err := json.Marshal(map[string]any{
-		"cell": q.id, "count": c.count, "code": c.Code, "env": env, "mark": string(q.mark), "typescript": n.typescript,
+		"cell": q.id, "count": c.count, "code": c.Code, "cwd": c.Cwd, "env": env, "mark": string(q.mark), "typescript": n.typescript,
 	})
 	if err != nil {
 		return err

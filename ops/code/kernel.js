@@ -112,6 +112,7 @@ async function serve(q) {
   Object.assign(process.env, q.env)
   busy = true
   try {
+    if (q.cwd) process.chdir(q.cwd)
     const { value } = await evaluate(q)
     flush()
     const text = typeof value === 'string' ? value : util.inspect(value)

@@ -311,6 +311,8 @@ def serve(q):
     try:
         try:
             busy = True
+            if q['cwd']:
+                os.chdir(q['cwd'])
             run(q['code'], q['count'])
         finally:
             busy = False

@@ -65,7 +65,7 @@ func (s *shell) close() {
 // run implements engine.
 func (s *shell) run(ctx context.Context, c *cell) error {
 	sandbox, session, _ := s.id.Split()
-	p, err := s.rt.StartProcess(ctx, sandbox, &runtime.Command{Command: []string{c.Code}, Session: session, Env: c.Env})
+	p, err := s.rt.StartProcess(ctx, sandbox, &runtime.Command{Command: []string{c.Code}, Session: session, Env: c.Env, Cwd: c.Cwd})
 	if err != nil {
 		s.lost(err)
 		return err

@@ -88,7 +88,12 @@ func (h *Handler) metricsOf(w http.ResponseWriter, r *http.Request) error {
 		return invalid("sandbox_ids: the most are %d", maxMeasured)
 	}
 	all := map[string]*metric{}
-	for _, id := range ids {
+	for n, id := range ids {
+		if n > 0 { // the request has counted for one
+			if err := h.service.AdmitRequest(service.CallerOf(r.Context())); err != nil {
+				return err
+			}
+		}
 		if m, err := h.measure(r, id); err == nil {
 			all[id] = m
 		}

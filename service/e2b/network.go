@@ -119,7 +119,7 @@ func (h *Handler) changeNetwork(w http.ResponseWriter, r *http.Request) error {
 		return nil
 	})
 	if err != nil {
-		return invalid("%v", err)
+		return err
 	}
 	h.reply(w, http.StatusNoContent, nil)
 	return nil

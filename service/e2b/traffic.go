@@ -2,6 +2,7 @@ package e2b
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 
 	"wolffia/runtime"
@@ -111,17 +112,48 @@ func (h *Handler) port(w http.ResponseWriter, r *http.Request, caller service.Ca
 	})
 }
 
+// The bounds of requests by a URL that names no sandbox: their cost comes before a check. Tests
+// change maxTried.
+var (
+	maxTried = 1000              // sandboxes, of those that run the newest
+	scanning = make(chan int, 1) // has a value while one such request looks
+)
+
 // signed serves a request for a file by a URL that names no sandbox: it is for the one whose token
 // has signed it.
 func (h *Handler) signed(w http.ResponseWriter, r *http.Request) error {
-	all, err := h.service.List(r.Context(), everyone)
+	id, err := h.signer(r)
 	if err != nil {
 		return err
 	}
+	return h.traffic(w, r, route{traffic, id, envdPort})
+}
+
+// signer returns the id of the sandbox that has signed the URL of a request.
+func (h *Handler) signer(r *http.Request) (string, error) {
+	select {
+	case scanning <- 0:
+		defer func() { <-scanning }()
+	case <-r.Context().Done():
+		return "", r.Context().Err()
+	}
+	all, err := h.service.List(r.Context(), everyone)
+	if err != nil {
+		return "", err
+	}
+	tried := 0
 	for _, b := range all {
+		if stateOf(b) == paused && !noteOf(b).AutoResume {
+			continue
+		}
+		if tried++; tried > maxTried {
+			break
+		}
 		if envd.Signs(h.service.Token(envdToken, b.ID), r) {
-			return h.traffic(w, r, route{traffic, b.ID, envdPort})
+			return b.ID, nil
 		}
 	}
-	return &fault{http.StatusUnauthorized, "signature: no sandbox that runs has signed this URL"}
+	const why = "signature: no sandbox that runs has signed this URL; of more than %d only the newest are tried: " +
+		"send the header %s, or ask the host %d-ID.DOMAIN"
+	return "", &fault{http.StatusUnauthorized, fmt.Sprintf(why, maxTried, idHeader, envdPort)}
 }

@@ -3,11 +3,14 @@ package e2b_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,6 +22,7 @@ import (
 	"wolffia/internal/test/testenv"
 	"wolffia/runtime"
 	"wolffia/service"
+	"wolffia/service/e2b"
 	"wolffia/service/quota"
 )
 
@@ -252,4 +256,92 @@ func TestSlowInput(t *testing.T) {
 	if status, _, text := w.Do(http.MethodDelete, "/sandboxes/"+b.ID, nil); status != http.StatusNoContent {
 		t.Errorf("%d %s", status, text)
 	}
+}
+
+// sign returns a URL of a file of a sandbox, as the SDKs sign it.
+func (b *box) sign(path string) string {
+	sum := sha256.Sum256([]byte(path + ":read::" + b.Envd))
+	return "/files?path=" + path + "&signature=" + url.QueryEscape("v1_"+base64.RawStdEncoding.EncodeToString(sum[:]))
+}
+
+// What a URL costs that names no sandbox is bounded, before its signature is known to be right. One
+// that names it by header or host is not looked for.
+func TestSignedIsBounded(t *testing.T) {
+	w := world{servetest.New(t, keyAll+"\n")}
+	old, later := w.create("{}"), w.create("{}")
+	at := old.sign("/etc/hostname")
+	get := func(headers ...string) int {
+		status, _, _ := w.Do(http.MethodGet, at, nil, headers...)
+		return status
+	}
+	if got := get(); got != http.StatusOK {
+		t.Errorf("signed: %d", got)
+	}
+	t.Cleanup(e2b.TryAtMost(1))
+	if got := get(); got != http.StatusUnauthorized {
+		t.Errorf("signed by one that is too old: %d", got)
+	}
+	if got := get("Host", "49983-"+old.ID+".localhost"); got != http.StatusOK {
+		t.Errorf("signed, to its host: %d", got)
+	}
+	if got := get(old.at(envdPort)...); got != http.StatusOK {
+		t.Errorf("signed, with its header: %d", got)
+	}
+	if at = later.sign("/etc/hostname"); get() != http.StatusOK {
+		t.Error("signed by the newest: it was refused")
+	}
+}
+
+// Who has no token cannot keep a sandbox in use.
+func TestUseNeedsToken(t *testing.T) {
+	w := world{servetest.New(t, keyAll+" acme/web/zoe\n")}
+	b := w.create("{}")
+	used := func() int64 {
+		c, err := w.Service.Owners(w.Ctx, service.Caller{All: true})
+		w.OK(err)
+		if len(c) != 1 {
+			t.Fatalf("%+v", c)
+		}
+		return c[0].UsedAt
+	}
+	ask := func(path string, want int, headers ...string) {
+		if status, _, text := w.Do(http.MethodGet, path, nil, b.at(envdPort, headers...)...); status != want {
+			t.Errorf("%s: %d %s, want %d", path, status, text, want)
+		}
+	}
+	before := used()
+	for begun := time.Now(); time.Since(begun) < 20*time.Millisecond; {
+		ask("/health", http.StatusNoContent)
+		ask("/files?path=/etc/hostname", http.StatusUnauthorized)
+		ask("/envs", http.StatusUnauthorized)
+	}
+	if now := used(); now != before {
+		t.Errorf("requests without a token are use: at %d, before %d", now, before)
+	}
+	ask("/health", http.StatusNoContent, "X-Access-Token", b.Envd)
+	if used() == before {
+		t.Error("a request with the token is not use")
+	}
+}
+
+// The metrics of many sandboxes cost as many requests.
+func TestMetricsRate(t *testing.T) {
+	w := world{servetest.New(t, keyAll+" name=team\n", func(o *service.Options) {
+		o.Quotas = []quota.Rule{{Key: "team", Quota: quota.Quota{Requests: 5}}}
+	})}
+	ids := strings.Repeat("aaaaaaaaaaaa,", 99) + "aaaaaaaaaaaa"
+	w.call(http.MethodGet, "/sandboxes/metrics?sandbox_ids="+ids, "", http.StatusTooManyRequests, nil)
+}
+
+// That a sandbox does not answer is not the fault of the request for another network.
+func TestNetworkUnavailable(t *testing.T) {
+	w := world{servetest.New(t, keyAll+"\n", permissive)}
+	b := w.create(`{"network":{"allowOut":["a.example"]}}`)
+	const change = `{"allowOut":["b.example"]}`
+	w.call(http.MethodPut, "/sandboxes/"+b.ID+"/network", change, http.StatusNoContent, nil)
+	socket := filepath.Join(w.State, "sandboxes", b.ID, "run", "sock")
+	away := filepath.Join(w.State, "away")
+	w.OK(os.Rename(socket, away))
+	w.call(http.MethodPut, "/sandboxes/"+b.ID+"/network", change, http.StatusConflict, nil)
+	w.OK(os.Rename(away, socket))
 }

@@ -3,6 +3,7 @@ package envd
 import (
 	"compress/gzip"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -18,13 +19,10 @@ import (
 	"wolffia/service/gate"
 )
 
-// files admits a request to /files, and returns its query and account.
+// files returns the query and account of a request to /files.
 func (h *Handler) files(r *http.Request) (c *call, q url.Values, who *account, err error) {
 	c = callOf(r.Context())
 	if q, err = gate.Query(r); err != nil {
-		return nil, nil, nil, err
-	}
-	if err := c.box.admit(r, q); err != nil {
 		return nil, nil, nil, err
 	}
 	who, err = c.account(r.Context(), q.Get("username"))
@@ -141,17 +139,16 @@ func (h *Handler) upload(w http.ResponseWriter, r *http.Request) error {
 	default:
 		return invalid("Content-Encoding %.40q: it can be gzip", encoding)
 	}
-	all := []written{}
+	all, seen := []written{}, map[string]bool{}
 	store := func(name string, content io.Reader) error {
 		at, err := who.path(name)
 		if err != nil {
 			return err
 		}
-		for _, other := range all {
-			if other.Path == at {
-				return invalid("%s: the request has several such files: only the first one was written", at)
-			}
+		if seen[at] {
+			return invalid("%s: the request has several such files: only the first one was written", at)
 		}
+		seen[at] = true
 		ask := &filecall.Request{
 			Op: filecall.OpStore, Path: at, Mode: who.mode, Prefix: metadataPrefix, Attrs: metadata,
 		}
@@ -191,6 +188,9 @@ func uploadError(err error) error {
 	return err
 }
 
+// maxParts is how many parts a request has at most: each file is a request to the sandbox.
+const maxParts = 10_000
+
 // parts stores the files of a body of several parts. The name of a file is a path, which
 // [multipart.Part.FileName] cuts.
 func parts(r *http.Request, q url.Values, store func(name string, content io.Reader) error) error {
@@ -198,13 +198,16 @@ func parts(r *http.Request, q url.Values, store func(name string, content io.Rea
 	if err != nil {
 		return invalid("the request's body: %v", err)
 	}
-	for {
+	for n := 0; ; n++ {
 		part, err := body.NextPart()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
 			return uploadError(&fileclient.BadContent{})
+		}
+		if n == maxParts {
+			return &fault{http.StatusRequestEntityTooLarge, fmt.Sprintf("the request has more than %d parts: send several", maxParts)}
 		}
 		if part.FormName() != "file" {
 			continue

@@ -207,3 +207,23 @@ func TestOthers(t *testing.T) {
 	w.is("GET", "/files?path=d/x", "", 200, "onetwo")
 	w.is("GET", "/files?path=1", "", 404, "")
 }
+
+// A request has a bounded number of parts, of whatever name.
+func TestManyParts(t *testing.T) {
+	w := newWorld(t)
+	for _, name := range []string{"other", "file"} {
+		var body bytes.Buffer
+		to := multipart.NewWriter(&body)
+		for n := range 10_001 {
+			if name == "file" && n > 0 { // those would be written
+				name = "other"
+			}
+			part, err := to.CreateFormFile(name, "x")
+			w.OK(err)
+			_, err = part.Write([]byte("x"))
+			w.OK(err)
+		}
+		w.OK(to.Close())
+		w.is("POST", "/files", body.String(), 413, "parts", "Content-Type", to.FormDataContentType())
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"connectrpc.com/connect"
 
 	"wolffia/ops/stream"
+	"wolffia/runtime"
 	"wolffia/service"
 )
 
@@ -89,23 +90,24 @@ type callKey struct{}
 // Precondition: ServeSandbox serves it.
 func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
 
-// tokenless are the requests that need no token, or have their own check.
-var tokenless = map[string]bool{"GET /health": true, "GET /files": true, "POST /files": true}
-
 // ServeSandbox serves a request about a sandbox: the caller has found which one, and nothing else
 // was checked. One that does not run is answered with [NotRunning].
 func (h *Handler) ServeSandbox(w http.ResponseWriter, r *http.Request, box *Box) {
-	in, err := h.service.Inside(r.Context(), box.Caller, box.ID)
+	refused := box.admits(r)
+	in, err := h.inside(r, box, refused == nil)
 	switch {
 	case isGone(err):
 		NotRunning(w, box.SandboxID)
 		return
-	case err != nil:
-		h.fail(w, r, err)
-		return
+	case err == nil && refused != nil && r.Method+" "+r.URL.Path == "GET /health":
+		err = h.health(w, r)
+	case err == nil:
+		err = refused
 	}
-	if !tokenless[r.Method+" "+r.URL.Path] && !same(r.Header.Get(tokenHeader), box.Token) {
-		h.fail(w, r, &fault{http.StatusUnauthorized, "the request has not the access token of the sandbox"})
+	if err != nil {
+		h.fail(w, r, err)
+	}
+	if err != nil || refused != nil {
 		return
 	}
 	room := h.rooms.enter(box.ID)
@@ -119,6 +121,19 @@ func (h *Handler) ServeSandbox(w http.ResponseWriter, r *http.Request, box *Box)
 	asked := r.WithContext(context.WithValue(r.Context(), callKey{}, &call{box, in, room}))
 	h.mux.ServeHTTP(reply, asked)
 	r.Pattern = "e2b envd " + asked.Pattern // for the log
+}
+
+// inside returns a handle on a sandbox that runs. A request that is not admitted gets none, and does
+// not count as use of the sandbox.
+func (h *Handler) inside(r *http.Request, box *Box, admitted bool) (*service.Inside, error) {
+	if admitted {
+		return h.service.Inside(r.Context(), box.Caller, box.ID)
+	}
+	b, err := h.service.Get(r.Context(), box.Caller, box.ID)
+	if err == nil && b.State != runtime.StateRunning {
+		err = errGone
+	}
+	return nil, err
 }
 
 // tokenHeader has the access token.

@@ -33,7 +33,7 @@ var errGone = errors.New("the sandbox does not run any more")
 // isGone reports whether an error says that a sandbox does not run.
 func isGone(err error) bool {
 	class := runtime.Class(err)
-	return class == runtime.ErrNotFound || class == runtime.ErrConflict
+	return errors.Is(err, errGone) || class == runtime.ErrNotFound || class == runtime.ErrConflict
 }
 
 // faultOf returns the reply to an error; ok is false for one without a class, which is a bug: the

@@ -35,12 +35,21 @@ func signed(token, method string, q url.Values) bool {
 }
 
 // Admits reports whether a request has the token of the sandbox, or a URL that it has signed.
-func (b *Box) Admits(r *http.Request) bool {
-	if r.URL.Path != "/files" {
-		return same(r.Header.Get(tokenHeader), b.Token)
+func (b *Box) Admits(r *http.Request) bool { return b.admits(r) == nil }
+
+// admits returns why a request is not admitted, or nil.
+func (b *Box) admits(r *http.Request) error {
+	if r.URL.Path == "/files" {
+		q, err := gate.Query(r)
+		if err != nil {
+			return err
+		}
+		return b.admit(r, q)
 	}
-	q, err := gate.Query(r)
-	return err == nil && b.admit(r, q) == nil
+	if !same(r.Header.Get(tokenHeader), b.Token) {
+		return &fault{http.StatusUnauthorized, "the request has not the access token of the sandbox"}
+	}
+	return nil
 }
 
 // admit returns why a request to /files with a query is not admitted, or nil.

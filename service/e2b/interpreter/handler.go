@@ -207,7 +207,7 @@ func (h *Handler) execute(w http.ResponseWriter, r *http.Request, b *Box) (any, 
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	to := stream.NewLive(w, h.opts.WriteLimit, event{Type: "keepalive"}, cancel)
-	err = c.Run(ctx, code.Cell{Code: q.Code, Env: q.Env}, func(e *code.Event) error { return to.Send(eventOf(e)) })
+	err = c.Run(ctx, code.Cell{Code: q.Code, Env: q.Env, Cwd: q.Cwd}, func(e *code.Event) error { return to.Send(eventOf(e)) })
 	switch {
 	case err == nil:
 		to.Last(event{Type: "end_of_execution"})
