@@ -72,7 +72,8 @@ const (
 // clean returns a path without the slash before it; "." is the volume.
 func clean(name string) (string, error) {
 	if len(name) > maxPath || strings.ContainsRune(name, 0) {
-		return "", runtime.Errorf(runtime.ErrInvalid, "path %.100q: it must have at most %d bytes, and no NUL", name, maxPath)
+		const why = "path %.100q: it must have at most %d bytes, and no NUL"
+		return "", runtime.Errorf(runtime.ErrInvalid, why, name, maxPath)
 	}
 	return strings.TrimPrefix(path.Clean("/"+name), "/"), nil
 }
@@ -125,12 +126,14 @@ func pathError(name string, err error) error {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
 		class = runtime.ErrNotFound
 	case errors.Is(err, unix.ELOOP):
-		return runtime.Errorf(runtime.ErrDenied, "path %.200q: it has a symbolic link, and none is followed: read it inside a sandbox", name)
+		const why = "path %.200q: it has a symbolic link, and none is followed: read it inside a sandbox"
+		return runtime.Errorf(runtime.ErrDenied, why, name)
 	case errors.Is(err, unix.EXDEV), errors.Is(err, unix.EACCES), errors.Is(err, unix.EPERM):
 		class = runtime.ErrDenied
 	case errors.Is(err, unix.EEXIST), errors.Is(err, unix.ENOTEMPTY):
 		class = runtime.ErrExists
-	case errors.Is(err, unix.ENAMETOOLONG), errors.Is(err, unix.EISDIR), errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENXIO):
+	case errors.Is(err, unix.ENAMETOOLONG), errors.Is(err, unix.EISDIR),
+		errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENXIO):
 		class = runtime.ErrInvalid
 	}
 	return runtime.Errorf(class, "path %.200q: %w", name, plainError(err))
@@ -162,7 +165,8 @@ func infoOf(dir *os.File, name, at string) (*Info, error) {
 	}
 	moment := func(t unix.Timespec) time.Time { return time.Unix(t.Unix()).UTC() }
 	i := &Info{
-		Path: path.Clean(at), Type: types[st.Mode&unix.S_IFMT], Size: st.Size, Mode: st.Mode & 0o7777, UID: int(st.Uid), GID: int(st.Gid),
+		Path: path.Clean(at), Type: types[st.Mode&unix.S_IFMT], Size: st.Size,
+		Mode: st.Mode & 0o7777, UID: int(st.Uid), GID: int(st.Gid),
 		Accessed: moment(st.Atim), Modified: moment(st.Mtim), Changed: moment(st.Ctim),
 	}
 	switch i.Type {
@@ -195,7 +199,8 @@ func list(dir *os.File, depth int, all *[]*Info) error {
 		entries, err := dir.ReadDir(512)
 		for _, e := range entries {
 			if len(*all) >= MaxList {
-				return runtime.Errorf(runtime.ErrInvalid, "path %.200q: it has more than %d files: list less of it", dir.Name(), MaxList)
+				const why = "path %.200q: it has more than %d files: list less of it"
+				return runtime.Errorf(runtime.ErrInvalid, why, dir.Name(), MaxList)
 			}
 			i, err := infoOf(dir, e.Name(), path.Join(dir.Name(), e.Name()))
 			if err != nil {

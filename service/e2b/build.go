@@ -171,7 +171,8 @@ func (n *builder) add(b *templateBuild) error {
 		}
 	}
 	if open >= maxBuilds {
-		return &fault{http.StatusTooManyRequests, "builds: " + strconv.Itoa(open) + " have not ended, which is the most: wait for one"}
+		why := "builds: " + strconv.Itoa(open) + " have not ended, which is the most: wait for one"
+		return &fault{http.StatusTooManyRequests, why}
 	}
 	n.all = append(n.all, b)
 	return nil
@@ -203,7 +204,8 @@ func (h *Handler) newTemplate(w http.ResponseWriter, r *http.Request) error {
 	case !h.builds.Allowed():
 		return unsupported(noBuilds)
 	case !isTemplateName(name) || tagged && !isTemplateName(tag):
-		return invalid("name %.100q: it must be NAME[:TAG] of lower-case letters, digits, - and _, at most %d", req.Name, maxTemplateName)
+		const why = "name %.100q: it must be NAME[:TAG] of lower-case letters, digits, - and _, at most %d"
+		return invalid(why, req.Name, maxTemplateName)
 	case ownSystem[name]:
 		return invalid("name %q: it is the service's own template", name)
 	case len(req.Tags) > 0:
@@ -213,7 +215,8 @@ func (h *Handler) newTemplate(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	b := &templateBuild{
-		id: runtime.NewID(), template: name, tag: orDefault(tag), owner: owner(service.CallerOf(r.Context())), began: time.Now(), status: waiting,
+		id: runtime.NewID(), template: name, tag: orDefault(tag), owner: owner(service.CallerOf(r.Context())),
+		began: time.Now(), status: waiting,
 	}
 	b.dir = filepath.Join(h.builds.Temp, b.id)
 	if err := h.builds.add(b); err != nil {
@@ -223,7 +226,8 @@ func (h *Handler) newTemplate(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	h.reply(w, http.StatusAccepted, map[string]any{
-		"templateID": b.template, "buildID": b.id, "public": false, "names": []string{req.Name}, "tags": []string{b.tag}, "aliases": []string{name},
+		"templateID": b.template, "buildID": b.id, "public": false,
+		"names": []string{req.Name}, "tags": []string{b.tag}, "aliases": []string{name},
 	})
 	return nil
 }
@@ -306,7 +310,8 @@ func (h *Handler) startBuild(w http.ResponseWriter, r *http.Request) error {
 	}
 	if req.FromTemplate != "" {
 		if req.FromImage, err = h.imageOf(b.owner, req.FromTemplate); err == nil && req.FromImage == "" {
-			err = unsupported("fromTemplate %q: it is the system of the service's host, which no image can begin with: name one by fromImage", req.FromTemplate)
+			const why = "fromTemplate %q: it is the system of the service's host, and no image: name one by fromImage"
+			err = unsupported(why, req.FromTemplate)
 		}
 		if err != nil {
 			return err
@@ -331,7 +336,8 @@ func (h *Handler) startBuild(w http.ResponseWriter, r *http.Request) error {
 	b.status = building
 	h.builds.run.Go(func() { // ends with the build, or close
 		err := h.builds.build(b, &BuildRequest{
-			Dir: b.dir, File: file, NoCache: req.Force, Names: []string{h.templateImage(b.owner, b.template) + ":" + b.tag},
+			Dir: b.dir, File: file, NoCache: req.Force,
+			Names: []string{h.templateImage(b.owner, b.template) + ":" + b.tag},
 		})
 		h.builds.drop(b)
 		b.mu.Lock()
@@ -409,6 +415,7 @@ const maxTemplateName = 64
 // isTemplateName reports whether a text can be a part of an image's name, and a tag.
 func isTemplateName(s string) bool {
 	alone := func(c rune) bool { return (c < '0' || c > '9') && (c < 'a' || c > 'z') }
-	return s != "" && len(s) <= maxTemplateName && !strings.ContainsFunc(s, func(c rune) bool { return alone(c) && c != '-' && c != '_' && c != '.' }) &&
+	other := func(c rune) bool { return alone(c) && c != '-' && c != '_' && c != '.' }
+	return s != "" && len(s) <= maxTemplateName && !strings.ContainsFunc(s, other) &&
 		!strings.ContainsFunc(s[:1]+s[len(s)-1:], alone)
 }

@@ -35,7 +35,10 @@ type Handler struct {
 // New returns a handler over a service. keyed says that this needs API keys, so that who sends a
 // request to a port of a sandbox is not known.
 func New(service *service.Service, keyed bool, opts *Options) *Handler {
-	h := &Handler{service: service, mux: http.NewServeMux(), keyed: keyed, opts: opts.Whole(), volumes: opts.Volumes, builds: newBuilder(opts.Builds)}
+	h := &Handler{
+		service: service, mux: http.NewServeMux(), keyed: keyed, opts: opts.Whole(),
+		volumes: opts.Volumes, builds: newBuilder(opts.Builds),
+	}
 	h.envd = envd.New(service, &h.opts)
 	h.code = interpreter.New(&h.opts)
 	for pattern, serve := range calls {
@@ -112,7 +115,7 @@ const (
 	noLogs      = "logs: the service keeps none of commands: read their output"
 	noSnapshots = "snapshots: they would have a sandbox's memory, and the service keeps files only: pause a sandbox"
 	noTemplates = "templates: a template is an image of this host: see wolffia image"
-	noBuilds    = "builds: this service lets requests build none: start it with wolffia serve --allow-builds, or make an image of this host with wolffia build"
+	noBuilds    = "builds: requests may build nothing: start the service with --allow-builds, or use wolffia build"
 	noVolumes   = "volumes: this service lets requests make none: start it with wolffia serve --allow-volumes"
 	noSecrets   = "secrets: only wolffia serve --header adds secrets to what a sandbox sends"
 	noTeams     = "teams, keys, nodes: a service has the keys of its file: see wolffia serve --api-keys"

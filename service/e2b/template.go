@@ -90,6 +90,7 @@ func (h *Handler) awaitReady(ctx context.Context, b *service.Sandbox, command st
 		case <-limited.Done():
 		}
 		pause.Stop()
-		return runtime.Errorf(runtime.ErrUnavailable, "template: its ready command has not succeeded in %v: %.200s", readyLimit, command)
+		const why = "template: its ready command has not succeeded in %v: %.200s"
+		return runtime.Errorf(runtime.ErrUnavailable, why, readyLimit, command)
 	}
 }

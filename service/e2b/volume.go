@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"io"
 	"net/http"
 	"net/url"
 	"path"
@@ -380,8 +379,9 @@ func writeFile(h *Handler, w http.ResponseWriter, r *http.Request, v *volume.Con
 	if err != nil {
 		return err
 	}
-	var body io.Reader = &stream.Body{ReadCloser: r.Body, Control: http.NewResponseController(w), Limit: h.opts.BodyLimit}
-	err = v.Write(q.Get("path"), body, &volume.NewFile{Mode: mode, Parents: q.Get("force") == "true", Most: maxVolumeFile})
+	body := &stream.Body{ReadCloser: r.Body, Control: http.NewResponseController(w), Limit: h.opts.BodyLimit}
+	how := &volume.NewFile{Mode: mode, Parents: q.Get("force") == "true", Most: maxVolumeFile}
+	err = v.Write(q.Get("path"), body, how)
 	if err != nil {
 		return err
 	}

@@ -53,7 +53,7 @@ const ReadyMark = "e2b-ready"
 // have.
 func (q *Request) Dockerfile(uploaded func(hash string) bool) (string, error) {
 	if len(q.Registry) > 0 && string(q.Registry) != "null" {
-		return "", unsupported("fromImageRegistry: the service has no credentials of its callers: pull the image on its host, with wolffia image pull")
+		return "", unsupported("fromImageRegistry: the service takes no credentials: pull the image on its host")
 	}
 	if q.FromImage == "" || strings.ContainsAny(q.FromImage, " \t\r\n\\$") || strings.HasPrefix(q.FromImage, "-") {
 		return "", invalid("fromImage %.100q: it must be the name of an image", q.FromImage)
@@ -126,7 +126,7 @@ func (s *Step) lines(user *string, uploaded func(string) bool) ([]string, error)
 	case "COPY":
 		return s.copy(*user, uploaded)
 	}
-	return nil, unsupported("step %.40q: the builder has RUN, COPY, ENV, WORKDIR and USER: use a Dockerfile and wolffia build", s.Type)
+	return nil, unsupported("step %.40q: the builder has RUN, COPY, ENV, WORKDIR and USER: use wolffia build", s.Type)
 }
 
 // copy returns the instruction of COPY: source, target, user and mode.
@@ -150,7 +150,8 @@ func (s *Step) copy(user string, uploaded func(string) bool) ([]string, error) {
 	if mode != "" {
 		line += "--chmod=" + mode + " "
 	}
-	return []string{line + strings.ReplaceAll(quoted([]string{s.Hash + "/" + strings.TrimPrefix(from, "./"), to}), "$", `\\$`)}, nil
+	names := quoted([]string{s.Hash + "/" + strings.TrimPrefix(from, "./"), to})
+	return []string{line + strings.ReplaceAll(names, "$", `\\$`)}, nil
 }
 
 // userOf returns a user of a build: E2B's "user" is the sandbox's own, whose files those of root in

@@ -48,7 +48,8 @@ func (i *instance) forE2B() *e2b.Options {
 					}
 					names = append(names, canonical)
 				}
-				_, err := i.buildFor(ctx, &engineapi.BuildRequest{Dir: q.Dir, File: q.File, Names: names, NoCache: q.NoCache}, w)
+				ask := &engineapi.BuildRequest{Dir: q.Dir, File: q.File, Names: names, NoCache: q.NoCache}
+				_, err := i.buildFor(ctx, ask, w)
 				return err
 			},
 			Temp: filepath.Join(i.rt.StateDir(), "service", "e2b-builds"),
