@@ -124,7 +124,7 @@ func (s *inspection) print(out io.Writer) error {
 		row([]string{"volumes", ""}[min(i, 1)], v.Name+" at "+v.Target+map[bool]string{true: ", read-only"}[v.ReadOnly])
 	}
 	row("rules", strconv.Itoa(s.Rules))
-	row("labels", console.JoinLabels(s.listing.Labels))
+	row("labels", labelsText(s.listing.Labels))
 	row("wolffia", s.Version)
 	user := fmt.Sprintf("%d:%d", s.UID, s.GID)
 	if s.listing.Root {

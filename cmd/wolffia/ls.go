@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"maps"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -10,6 +12,7 @@ import (
 	"wolffia/cmd/wolffia/internal/host"
 	"wolffia/local"
 	"wolffia/runtime"
+	"wolffia/runtime/launch"
 )
 
 // A listing is what --json prints of a sandbox.
@@ -64,6 +67,13 @@ func listingOfPooled(s local.PooledSandbox) listing {
 	}
 }
 
+// labelsText returns labels for a person: without the record of a container of docker's.
+func labelsText(labels map[string]string) string {
+	shown := maps.Clone(labels)
+	maps.DeleteFunc(shown, func(k, _ string) bool { return strings.HasPrefix(k, launch.LabelContainer) })
+	return console.JoinLabels(shown)
+}
+
 func lsCommand(h *host.Host) *cobra.Command {
 	var pooled bool
 	cmd := &cobra.Command{Use: "ls", Aliases: []string{"list"}, Short: "List the sandboxes", Args: cobra.NoArgs}
@@ -74,7 +84,7 @@ func lsCommand(h *host.Host) *cobra.Command {
 		Row: func(l listing) []any {
 			return []any{
 				l.ID, console.Dash(l.Name), runtimeText(&l), stateText(&l, h.Version), console.SinceThen(l.CreatedAt), console.Until(l.ExpiresAt),
-				console.Dash(console.Printable(l.Codebase)), filterText(&l), console.Dash(console.Printable(console.JoinLabels(l.Labels))),
+				console.Dash(console.Printable(l.Codebase)), filterText(&l), console.Dash(console.Printable(labelsText(l.Labels))),
 			}
 		},
 		IDs: "ids", ID: func(l listing) string { return l.ID },
