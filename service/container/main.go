@@ -48,7 +48,7 @@ func (e *Engine) exitOf(ctx context.Context, caller service.Caller, c *Container
 			return exit, !gone(err) || c.starting()
 		}
 		if r, err := e.await(ctx, caller, c); err == nil {
-			exit.Code = codeOf(&r)
+			exit.Code = CodeOf(&r, nil)
 		}
 	case byJob:
 		j, err := in.Jobs(mainJob).Get(ctx, mainJob)
@@ -71,8 +71,11 @@ func (e *Engine) await(ctx context.Context, caller service.Caller, c *Container)
 	return ops.Follow(ctx, v, discard, discard)
 }
 
-// codeOf returns the exit code of a result as docker has it.
-func codeOf(r *runtime.Result) int {
+// CodeOf returns docker's exit code for a result, or the error that is there instead.
+func CodeOf(r *runtime.Result, err error) int {
+	if err != nil {
+		return StartCode(err)
+	}
 	if r.Signal != 0 {
 		return 128 + int(r.Signal)
 	}
@@ -229,7 +232,7 @@ func (e *Engine) hold(ctx context.Context, caller service.Caller, c *Container, 
 		defer close(ended)
 		var r runtime.Result
 		if r, failed = ops.Follow(context.Background(), p, m.take(0), m.take(1)); failed == nil {
-			exit.Code = codeOf(&r)
+			exit.Code = CodeOf(&r, nil)
 		}
 	}()
 	select {
@@ -322,7 +325,7 @@ func (e *Engine) Wait(ctx context.Context, caller service.Caller, c *Container) 
 	if c.Kind == byHolder && !gone(err) || ctx.Err() != nil {
 		return r.ExitCode, err
 	}
-	exit := Exit{codeOf(&r), time.Now()}
+	exit := Exit{CodeOf(&r, nil), time.Now()}
 	if err != nil {
 		var running bool
 		if exit, running = e.exitOf(ctx, caller, c); running {

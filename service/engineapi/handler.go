@@ -6,7 +6,6 @@
 package engineapi
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,9 +15,9 @@ import (
 	"net/url"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"wolffia/image/store"
@@ -41,13 +40,23 @@ type BuildRequest struct {
 	NoCache bool
 	Pull    bool
 	Offline bool // without a network
+	logins  []string
+}
+
+// Check returns an error for an image of a registry for which the client has sent credentials.
+func (q *BuildRequest) Check(image string) error {
+	canonical, err := store.Canonical(image)
+	host, _, _ := strings.Cut(canonical, "/")
+	if err == nil && slices.Contains(q.logins, host) {
+		return errLogin
+	}
+	return nil
 }
 
 // Options are a handler's options.
 type Options struct {
-	Images  *store.Store
-	Version string       // of wolffia
-	Log     *slog.Logger // nil: none
+	stream.Options
+	Version string // of wolffia
 	// Pull gets an image, as the service's flags permit it.
 	Pull func(ctx context.Context, name string) error
 	// Build makes an image, writes its progress to w, and returns its id.
@@ -55,9 +64,6 @@ type Options struct {
 	// Temp is a directory for the contexts of builds, which no other process uses. New empties it.
 	Temp string
 }
-
-// bodyLimit is how long each part of a request's body may take to arrive.
-const bodyLimit = time.Minute
 
 // A Handler is the [http.Handler] of the API. All requests act for one caller, who may use all
 // containers: the listener must admit no other. It is safe for concurrent use.
@@ -67,18 +73,14 @@ type Handler struct {
 	log    *slog.Logger
 	ctx    context.Context // until Close
 	cancel context.CancelFunc
-
-	mu    sync.Mutex
-	execs map[string]*execution // guarded by mu
-	order []string              // of execs
+	execs  executions
 }
 
 // New returns a handler over an engine. The caller closes it before the engine.
 func New(engine *container.Engine, opts *Options) *Handler {
-	h := &Handler{
-		opts: *opts, engine: engine, log: cmp.Or(opts.Log, slog.New(slog.DiscardHandler)),
-		execs: map[string]*execution{},
-	}
+	h := &Handler{opts: *opts, engine: engine}
+	h.opts.Options = opts.Whole()
+	h.log = h.opts.Log
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	if opts.Temp != "" { // a killed service has left its own
 		if err := rmtree.RemovePath(filepath.Dir(opts.Temp), filepath.Base(opts.Temp)); err != nil {
@@ -97,6 +99,7 @@ var caller = service.Caller{All: true}
 // A request is one call.
 type request struct {
 	*http.Request
+	opts  *stream.Options
 	w     http.ResponseWriter
 	query url.Values
 	ref   string // of a container, an image or an exec
@@ -176,6 +179,7 @@ func find(method, path string) (c call, pattern, ref string) {
 // ServeHTTP implements [http.Handler].
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	begin := time.Now()
+	w = &stream.Patient{ResponseWriter: w, Limit: h.opts.WriteLimit}
 	w.Header().Set("Api-Version", view.APIVersion)
 	w.Header().Set("Ostype", "linux")
 	w.Header().Set("Server", "Docker/"+h.opts.Version+" (wolffia)")
@@ -191,8 +195,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		err = runtime.Errorf(runtime.ErrUnsupported,
 			"%s %.200s: wolffia does not have this call of docker's API", r.Method, r.URL.Path)
 	default:
-		r.Body = &stream.Body{ReadCloser: r.Body, Control: http.NewResponseController(w), Limit: bodyLimit}
-		reply, err = c(h, ctx, &request{r, w, q, ref})
+		r.Body = &stream.Body{ReadCloser: r.Body, Control: http.NewResponseController(w), Limit: h.opts.BodyLimit}
+		reply, err = c(h, ctx, &request{r, &h.opts.Options, w, q, ref})
 	}
 	status := http.StatusOK
 	switch {
@@ -206,9 +210,9 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		case done:
 		case created:
 			status = http.StatusCreated
-			writeJSON(w, status, v.any)
+			h.opts.JSON(w, status, v.any)
 		default:
-			writeJSON(w, status, v)
+			h.opts.JSON(w, status, v)
 		}
 	}
 	h.log.Info("docker", "call", pattern, "status", status, "durationMs", time.Since(begin).Milliseconds())
@@ -234,44 +238,24 @@ func (h *Handler) fail(w http.ResponseWriter, pattern string, err error) (status
 	case s.HTTP == gate.StatusCanceled:
 		status = http.StatusServiceUnavailable
 	}
-	writeJSON(w, status, map[string]string{"message": text})
+	h.opts.JSON(w, status, map[string]string{"message": text})
 	return status
-}
-
-func writeJSON(w http.ResponseWriter, status int, v any) {
-	text, err := json.Marshal(v)
-	if err != nil { // a bug
-		status, text = http.StatusInternalServerError, []byte(`{"message":"internal error"}`)
-	}
-	stream.Patience(w, bodyLimit)
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
-	w.WriteHeader(status)
-	_, _ = w.Write(text)
 }
 
 // maxBody is the largest body of JSON, in bytes.
 const maxBody = 1 << 20
 
-// read reads a body of JSON; an empty one is {}.
-func (r *request) read() ([]byte, error) {
-	b, err := io.ReadAll(http.MaxBytesReader(r.w, r.Body, maxBody))
-	if err != nil {
-		return nil, runtime.Errorf(runtime.ErrInvalid, "the request's body: %w", err)
-	}
-	if len(b) == 0 {
-		b = []byte("{}")
-	}
-	return b, nil
-}
-
-// decode reads a body of JSON into to. What a caller sets that to does not have is an error.
+// decode reads a body of JSON into to; an empty one is {}. What a caller sets that to does not
+// have is an error.
 func (r *request) decode(to any) error {
-	b, err := r.read()
-	if err == nil {
-		err = decode(b, to)
+	b, err := r.opts.Read(r.w, r.Request, maxBody)
+	switch {
+	case err != nil:
+		return runtime.Errorf(runtime.ErrInvalid, "the request's body: %w", err)
+	case len(b) == 0:
+		return nil
 	}
-	return err
+	return decode(b, to)
 }
 
 // get returns the container of a request.
@@ -387,7 +371,7 @@ type lines struct {
 }
 
 func newLines(w http.ResponseWriter) *lines {
-	l := &lines{w: &stream.Patient{ResponseWriter: w, Limit: bodyLimit}}
+	l := &lines{w}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(http.StatusOK)
 	_ = http.NewResponseController(w).Flush()

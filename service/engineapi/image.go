@@ -65,21 +65,36 @@ func tagImage(h *Handler, ctx context.Context, r *request) (any, error) {
 	return created{map[string]string{}}, h.engine.TagImage(ctx, r.ref, name)
 }
 
-// checkCredentials refuses a client's credentials of a registry.
-func checkCredentials(header string) error {
+var errLogin = runtime.Errorf(runtime.ErrUnsupported,
+	"the service pulls with its own user's credentials, and takes no others: docker login there, without DOCKER_HOST")
+
+// An account is a client's credentials of a registry.
+type account struct{ Username, Password, Auth, IdentityToken, RegistryToken string }
+
+// credentials decodes a header with credentials: an object in base64. What cannot be read has
+// none.
+func credentials(header string, to any) {
 	text, err := base64.URLEncoding.DecodeString(header)
 	if err != nil {
 		text, _ = base64.RawURLEncoding.DecodeString(header)
 	}
-	var given struct {
-		Username, Password, Auth, IdentityToken, RegistryToken string
+	_ = json.Unmarshal(text, to)
+}
+
+// logins returns the registries for which a build has credentials, as names of images begin.
+func logins(header string) (hosts []string) {
+	var all map[string]account
+	credentials(header, &all)
+	for name, a := range all {
+		host, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(name, "https://"), "http://"), "/")
+		if host == "index.docker.io" {
+			host = "docker.io"
+		}
+		if a != (account{}) {
+			hosts = append(hosts, host)
+		}
 	}
-	if len(text) > 0 && json.Unmarshal(text, &given) == nil &&
-		given.Username+given.Password+given.Auth+given.IdentityToken+given.RegistryToken != "" {
-		return runtime.Errorf(runtime.ErrUnsupported,
-			"the service pulls with its own user's credentials, and takes no others: docker login there, without DOCKER_HOST")
-	}
-	return nil
+	return hosts
 }
 
 func pullImage(h *Handler, ctx context.Context, r *request) (any, error) {
@@ -96,8 +111,9 @@ func pullImage(h *Handler, ctx context.Context, r *request) (any, error) {
 	if err := container.CheckPlatform(r.query.Get("platform")); err != nil {
 		return nil, err
 	}
-	if err := checkCredentials(r.Header.Get("X-Registry-Auth")); err != nil {
-		return nil, err
+	var own account
+	if credentials(r.Header.Get("X-Registry-Auth"), &own); own != (account{}) {
+		return nil, errLogin
 	}
 	out := newLines(r.w)
 	_ = out.send(map[string]string{"status": "Pulling from " + name, "id": tag})
@@ -124,7 +140,7 @@ func build(h *Handler, ctx context.Context, r *request) (any, error) {
 	}
 	q := &BuildRequest{
 		Target: r.query.Get("target"), NoCache: r.truth("nocache"), Pull: r.truth("pull"),
-		Offline: r.query.Get("networkmode") == "none",
+		Offline: r.query.Get("networkmode") == "none", logins: logins(r.Header.Get("X-Registry-Config")),
 	}
 	var args map[string]*string
 	if text := r.query.Get("buildargs"); text != "" {

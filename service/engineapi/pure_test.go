@@ -4,12 +4,14 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -132,5 +134,55 @@ func TestParameters(t *testing.T) {
 		if reply.Code != http.StatusNotImplemented {
 			t.Errorf("%s: status %d, want 501", call, reply.Code)
 		}
+	}
+}
+
+// A build does not drop the credentials of its client: an image that needs them is refused.
+func TestLogins(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"https://index.docker.io/v1/":{"username":"u","password":"p"}}`: "debian",
+		`{"registry.example":{"auth":"dTpw"},"other.example":{}}`:         "registry.example/a:1",
+	} {
+		q := &BuildRequest{logins: logins(base64.URLEncoding.EncodeToString([]byte(text)))}
+		if err := q.Check(want); !errors.Is(err, runtime.ErrUnsupported) {
+			t.Errorf("%s: %v", text, err)
+		}
+		if err := q.Check("other.example/x:1"); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// What is kept of commands is bounded, and a command that runs is not forgotten.
+func TestExecutions(t *testing.T) {
+	var x executions
+	for n := range 3 * maxExecs {
+		e := &execution{id: strconv.Itoa(n)}
+		if n%3 == 0 {
+			e.ask.Cmd = container.Words{"sh", strings.Repeat("x", 1<<20)}
+		}
+		if n == 0 {
+			if _, err := e.begin(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := x.add(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	total := 0
+	for _, e := range x.all {
+		n, _ := e.size()
+		total += n
+	}
+	if total > maxExecsSize || len(x.all) > maxExecs || len(x.all) < 10 {
+		t.Errorf("%d commands of %d bytes are kept", len(x.all), total)
+	}
+	first, err := x.find("0")
+	if err != nil {
+		t.Fatal("a command that runs was forgotten")
+	}
+	if n, _ := first.size(); n > maxShown {
+		t.Errorf("%d bytes of a command that was started are kept", n)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"wolffia/image/puller"
 	"wolffia/image/store"
 	"wolffia/local/defaults"
+	"wolffia/ops/stream"
 	"wolffia/runtime"
 	"wolffia/service/container"
 	"wolffia/service/engineapi"
@@ -56,7 +57,7 @@ func (i *instance) openDocker(ctx context.Context) (*dockerSocket, error) {
 		},
 	})
 	d.handler = engineapi.New(d.engine, &engineapi.Options{
-		Images: store.Open(i.rt.StateDir()), Version: i.Version, Log: i.log, Pull: i.pullForDocker, Build: i.buildFor,
+		Options: stream.Options{Log: i.log}, Version: i.Version, Pull: i.pullForDocker, Build: i.buildFor,
 		Temp: filepath.Join(i.rt.StateDir(), "service", "builds"),
 	})
 	const headerLimit = 10 * time.Second
@@ -116,7 +117,12 @@ func (i *instance) buildFor(ctx context.Context, q *engineapi.BuildRequest, w io
 	o := &build.Options{
 		Dir: q.Dir, File: q.File, Shown: filepath.Base(q.File), Names: q.Names, Args: q.Args, Target: q.Target, NoCache: q.NoCache, Pull: host.PullMissing,
 		Config: &runtime.SandboxConfig{Network: t.Network, Egress: t.Egress, Resources: t.Resources},
-		Public: func(name string) (bool, error) { return ofRegistry(name, i.current.Load().List("allow-registry")) },
+		Public: func(name string) (bool, error) {
+			if err := q.Check(name); err != nil {
+				return false, err
+			}
+			return ofRegistry(name, i.current.Load().List("allow-registry"))
+		},
 	}
 	if q.Offline {
 		o.Config.Network, o.Config.Egress = runtime.NetworkNone, nil
