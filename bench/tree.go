@@ -56,7 +56,7 @@ func (b *bench) tree() error {
 			return err
 		}
 	}
-	// The configuration inside names a monitor, which there is none of for a plain directory.
+	// The configuration inside names a monitor, and a plain directory has none.
 	if err := outputError(exec.Command("git", "-C", plain, "config", "core.fsmonitor", "false")); err != nil {
 		return err
 	}

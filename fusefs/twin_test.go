@@ -60,7 +60,7 @@ var differences = []difference{
 	{"set-id bits are neither shown nor set", "they would lend the server's user", nil},
 	{"the names of one file share no mapping, lock or FIFO", "the rules are about names, so that each is an inode to the kernel", nil},
 	{"numbers of inodes are the host's, that of the device is not", "it is a mount", nil},
-	{"the time of access is late", "reading from the kernel's cache asks nobody", nil},
+	{"the time of access is late", "reading from the kernel's cache asks no server", nil},
 	{"writing to a FIFO does not change its times", "the kernel does that by itself", nil},
 	{"O_DIRECT takes what is not aligned", "the server reads and writes through the cache", nil},
 	{"where data lies in room that was reserved", "the backing file system tells by what is in its own cache", nil},

@@ -448,7 +448,7 @@ func TestFlowControl(t *testing.T) {
 	}
 	select {
 	case <-p.Done():
-		t.Error("8 MiB went out though nobody read them")
+		t.Error("8 MiB went out though no client read them")
 	default:
 	}
 	n, err := io.Copy(io.Discard, p.Stdout())

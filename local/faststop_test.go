@@ -39,7 +39,7 @@ func outlives(t *testing.T, rt *local.Runtime, codebase, part, script string) bo
 	return left
 }
 
-// Nobody waits for the end of a PID 1 that has no processes. It does end.
+// A stop does not wait for the end of a PID 1 without processes. It does end.
 func TestDestroyBeforePID1Ends(t *testing.T) {
 	rt, _, codebase := newRuntime(t)
 	for range 20 { // a busy machine can keep the test from looking in time

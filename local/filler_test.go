@@ -129,7 +129,7 @@ func TestOneFiller(t *testing.T) {
 	}
 }
 
-// Whoever ends a pool does not wait for a filler that waits for it: one that has read the record just before.
+// The caller that ends a pool does not wait for a filler that waits for it: one that has read the record just before.
 func TestStopPoolAgainstItsFiller(t *testing.T) {
 	dir, err := statedir.Open(t.TempDir() + "/state")
 	if err != nil {

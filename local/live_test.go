@@ -260,7 +260,7 @@ func TestReplacePermissions(t *testing.T) {
 	}
 }
 
-// Whoever sets rules at the same time as others set them, start, and stop the
+// A caller that sets rules at the same time as others set them, start, and stop the
 // sandbox: in the end what is in force is what is recorded.
 func TestSetPermissionsConcurrently(t *testing.T) {
 	rt, _, codebase := newRuntime(t)
@@ -377,7 +377,7 @@ func signalPart(t *testing.T, id, part string, sig syscall.Signal) {
 	t.Fatalf("no %s", part)
 }
 
-// A tree server that does not answer holds up nobody who asks about it, nor
+// A tree server that does not answer delays no caller that asks about it, nor
 // anything that does not need the tree.
 func TestTreeServerThatIsStopped(t *testing.T) {
 	rt, _, codebase := newRuntime(t)
@@ -440,7 +440,7 @@ func TestReviewWhenTheShimIsStopped(t *testing.T) {
 	}
 }
 
-// Whoever has got hold of the shim cannot have root's own codebase served by
+// A process that controls the shim cannot have root's own codebase served by
 // other rules than root has recorded.
 func TestRootsTreeTakesRecordedRulesOnly(t *testing.T) {
 	testenv.Root(t)
@@ -516,7 +516,7 @@ func TestRootChangesTheRulesOfAUsersCodebase(t *testing.T) {
 	}
 }
 
-// What is denied is in the log by the time that whoever follows it is told:
+// What is denied is in the log by the time that its readers are told:
 // with the rule, the remedy and who it was; it stays when the sandbox stops,
 // and goes with it.
 func TestAudit(t *testing.T) {

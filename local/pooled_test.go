@@ -238,7 +238,7 @@ func manyRules() []perm.Rule {
 	return rules
 }
 
-// A pooled sandbox that cannot be looked at is neither claimed nor forgotten: it would live on, and nobody would find it.
+// A pooled sandbox that cannot be looked at is neither claimed nor forgotten: it would live on, and no command would find it.
 func TestUnreadablePooled(t *testing.T) {
 	rt, _, codebase, ids := startedPool(t, 2, time.Hour)
 	lock := rt.RecordFor(ids[0]).Lockfile()
@@ -291,7 +291,7 @@ func TestPooledOfUnrecordable(t *testing.T) {
 	}
 }
 
-// The shim itself refuses to be a sandbox of another shape, whoever asks, and then ends: it is of no use to anyone.
+// The shim itself refuses to become a sandbox of another shape, and then ends.
 func TestPooledRefusesAnotherShape(t *testing.T) {
 	rt, _, codebase, ids := startedPool(t, 2, time.Hour)
 	for i, change := range []func(*statedir.Config){

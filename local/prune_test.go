@@ -11,7 +11,7 @@ import (
 	"wolffia/runtime"
 )
 
-// What whoever was killed while it removed a sandbox has left, what the sandbox
+// What a caller that was killed while it removed a sandbox has left, what the sandbox
 // had changed of an image with it, goes with the next create, rm, ls or prune.
 func TestHalfRemoved(t *testing.T) {
 	rt, state, codebase := newRuntime(t)

@@ -18,7 +18,7 @@ type rulesText struct {
 	text  []byte      // guarded by mu; never changed
 }
 
-// of returns the JSON of c's rules, which no one may change.
+// of returns the JSON of c's rules, which no caller may change.
 func (r *rulesText) of(c *statedir.Config) ([]byte, error) {
 	if err := c.RequireRules(); err != nil {
 		return nil, err

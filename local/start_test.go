@@ -443,7 +443,7 @@ func TestCreateWhereNothingUnmounts(t *testing.T) {
 	}
 }
 
-// The log is in a directory that the sandbox's user may write to. Nobody appends to what
+// The log is in a directory that the sandbox's user may write to. No process appends to what
 // has been put in its place.
 func TestLogOfSomebodyElse(t *testing.T) {
 	rt, state, codebase := newRuntime(t)
@@ -457,7 +457,7 @@ func TestLogOfSomebodyElse(t *testing.T) {
 	}
 	for what, replace := range map[string]func() error{
 		"second name":              func() error { return os.Link(other, log) },
-		"no such device":           func() error { return syscall.Mkfifo(log, 0o600) }, // that nobody reads
+		"no such device":           func() error { return syscall.Mkfifo(log, 0o600) }, // without a reader
 		"levels of symbolic links": func() error { return os.Symlink(other, log) },
 		"is a directory":           func() error { return os.Mkdir(log, 0o700) },
 	} {

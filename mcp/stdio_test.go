@@ -152,7 +152,7 @@ func TestEndWithoutReader(t *testing.T) {
 	}
 }
 
-// Calls that the client has canceled have no reply, and nobody waits for one at the end.
+// Calls that the client has canceled have no reply, and the end waits for none.
 func TestEndAfterCancel(t *testing.T) {
 	c := newStdio(strings.NewReader(`{"jsonrpc":"2.0","id":"a","method":"tools/call"}
 {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"a"}}`), io.Discard, func() {})

@@ -43,7 +43,7 @@ func TestManyRepositories(t *testing.T) {
 	}
 	made := p.levels("packages/p1/.git/config write mirrors/m1499/config read packages/p1/a write")
 	if len(made.Sealed) == 0 || len(made.Notes()) == 0 {
-		t.Error("nobody is told that bare repositories are read-only")
+		t.Error("no warning says that bare repositories are read-only")
 	}
 }
 

@@ -36,7 +36,7 @@ func TestExecuted(t *testing.T) {
 }
 
 // TestExecutedLinks: links that a sandbox has made in great number do not keep the next
-// one from being made, nor do links that nobody follows guard what they lead to.
+// one from being made, nor do links that no program follows guard what they lead to.
 func TestExecutedLinks(t *testing.T) {
 	p := newPlace(t)
 	write(t, p.root, "a/b/x", "", "c/x", "", "new/dir/x", "")

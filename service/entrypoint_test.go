@@ -33,7 +33,7 @@ func (w *world) ranTimes(what, id string, want int) {
 }
 
 // A service that is killed after it has started a sandbox has not run the entrypoint. Then the next
-// service does, whoever comes first: its recovery, the request that is sent again, or another one.
+// service does, whichever request comes first: its recovery, the request that is sent again, or another one.
 func TestEntrypointOfKilledService(t *testing.T) {
 	w := newWorld(t)
 	all := service.Caller{All: true}
@@ -124,7 +124,8 @@ func TestEntrypointIsMissing(t *testing.T) {
 	}
 }
 
-// What a killed service was creating without a key nobody can find: the next service destroys it, and no other.
+// No client can find what a killed service was creating without a key: the next service destroys
+// it, and no other.
 func TestUnansweredCreate(t *testing.T) {
 	w := newWorld(t)
 	f := w.fleet()

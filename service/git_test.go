@@ -73,7 +73,7 @@ func TestGit(t *testing.T) {
 	}
 	unseen(w, id, token)
 
-	// Not for any other place, and not for whoever only looks like it.
+	// Not for any other place, and not for one that only looks like it.
 	for _, other := range []string{"http://127.0.0.2:1", "https://" + strings.TrimPrefix(url, "http://"), "http://example.org"} {
 		r, err := d.ExecuteBash(w.Ctx, id, &runtime.Command{Command: []string{"printf 'url=" + other + "\\n\\n' | git credential fill"}})
 		if err != nil || r.ExitCode == 0 || strings.Contains(string(r.Stdout), token) {

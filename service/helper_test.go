@@ -52,7 +52,7 @@ func newWorld(t testing.TB) *world {
 		T: suite.New(t), state: filepath.Join(dir, "state"), codebase: filepath.Join(dir, "codebase"),
 		rules: []perm.Rule{{Pattern: "**", Level: perm.Write}, {Pattern: "secret", Level: perm.None, Priority: 10}},
 	}
-	for _, d := range []string{filepath.Dir(dir), dir} { // whoever root drops to must get here
+	for _, d := range []string{filepath.Dir(dir), dir} { // the user that root drops to must get here
 		w.OK(os.Chmod(d, 0o755))
 	}
 	w.OK(os.Mkdir(w.codebase, 0o777))

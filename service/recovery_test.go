@@ -98,7 +98,7 @@ func TestReconcile(t *testing.T) {
 			t.Errorf("the log does not say once: %s\n%s", line, log)
 		}
 	}
-	// Work goes on in what was adopted; the dead one is replaced; nobody is kept
+	// Work goes on in what was adopted; the dead one is replaced; no caller is kept
 	// out by what was never made.
 	_, err = s.Owned().ExecuteBash(w.Ctx, xia, unknown.SandboxID, &runtime.Command{Command: []string{":"}})
 	w.OK(err)
@@ -204,7 +204,7 @@ func TestCreateThatFailsFreesTheOwner(t *testing.T) {
 	}
 }
 
-// Whoever waits for their turn can give up.
+// A caller that waits for its turn can give up.
 func TestWaitingForTheOwnersLock(t *testing.T) {
 	w := newWorld(t)
 	begun, proceed := make(chan struct{}), make(chan struct{})

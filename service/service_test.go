@@ -259,7 +259,7 @@ func TestCreateAfterItIsGone(t *testing.T) {
 	}
 }
 
-// Nobody gets at what is not theirs, or learns whose it is.
+// No owner reaches another's sandbox, or learns whose it is.
 func TestOwnership(t *testing.T) {
 	w := newWorld(t)
 	s, _ := w.service(w.driver())

@@ -340,7 +340,7 @@ func TestSimulateService(t *testing.T) {
 		}
 		time.Sleep(time.Duration(rnd.IntN(40)) * time.Millisecond) // it is killed at any time
 		h.mu.Lock()                                                // nothing happens on the host any more
-		close(killed)                                              // from here on nobody is told anything
+		close(killed)                                              // from here on no client gets an answer
 		crashed := t.TempDir()
 		base.OK(copyIndex(dir, crashed))
 		close(line.cut)
@@ -384,7 +384,7 @@ func (h *host) settled(t suite.T, s *service.Service, clients []*client) {
 	defer h.mu.Unlock()
 	for id, b := range h.boxes {
 		if !known[id] {
-			t.Fatalf("nobody knows of %s, of %s, which is %s", id, b.labels[launch.LabelUserID], b.state)
+			t.Fatalf("no record has %s, of %s, which is %s", id, b.labels[launch.LabelUserID], b.state)
 		}
 	}
 }

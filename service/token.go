@@ -27,7 +27,7 @@ func newSecret() []byte {
 }
 
 // openSecret returns the secret of a state directory that this process has locked. It is made if
-// there is none, but not instead of a damaged one: that would end all tokens, and tell nobody.
+// there is none, but not instead of a damaged one: that would end all tokens, without an error.
 func openSecret(dir string) ([]byte, error) {
 	path := filepath.Join(dir, secretFile)
 	b, err := statefile.ReadBytes(path, secretSize+1)

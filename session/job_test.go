@@ -316,7 +316,7 @@ func TestBackpressure(t *testing.T) {
 	}
 	select {
 	case <-p.Done():
-		t.Error("8 MB went out though nobody read them")
+		t.Error("8 MB went out though no client read them")
 	default:
 	}
 	var n int

@@ -26,8 +26,8 @@ const (
 
 // pauses are the pauses of a sandbox. It is safe for concurrent use.
 type pauses struct {
-	// idle is set before a pause of an unused sandbox checks once more that it is not used. Whoever
-	// uses it says so first, and then calls wake.
+	// idle is set before a pause of an unused sandbox checks once more that it is not used. A
+	// request that uses it says so first, and then calls wake.
 	idle atomic.Bool
 
 	mu  sync.Mutex

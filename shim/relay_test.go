@@ -202,7 +202,7 @@ func TestRelayOfSingleBytes(t *testing.T) {
 	}
 }
 
-// A client that does not read holds up nobody: what the guest may send it is
+// A client that does not read delays no other: what the guest may send it is
 // queued, and no more.
 func TestRelayDoesNotWaitForClients(t *testing.T) {
 	g, conn := lie(t)
@@ -227,7 +227,7 @@ func TestRelayDoesNotWaitForClients(t *testing.T) {
 	}
 }
 
-// What a client leaves behind is killed, and its late frames hurt nobody.
+// What a client leaves behind is killed, and its late frames have no effect.
 func TestRelayKillsWhatAClientLeft(t *testing.T) {
 	g, conn := lie(t)
 	_, ch := g.started(t, conn)

@@ -99,7 +99,7 @@ func within(got []string, want string) bool {
 	return true
 }
 
-// What a sandbox has put into a volume leads nowhere else, and nobody waits for it.
+// What a sandbox has put into a volume leads nowhere else, and no reader waits for it.
 func TestHostileContent(t *testing.T) {
 	c, data := newContent(t)
 	outside := t.TempDir()

@@ -1,6 +1,6 @@
 package wire
 
-// usualUmask is the umask of a process for which no other is asked for: no one but the user may
+// usualUmask is the umask of a process for which no other is asked for: only the user may
 // write (umask(2)).
 const usualUmask = 0o022
 

@@ -254,7 +254,7 @@ func TestSignalsOfHungSandbox(t *testing.T) {
 		for _, args := range [][]string{{"exec", "--session", "s", "box", "--", "echo begun; sleep 1000; touch after"}, {"exec", "box", "--", "sh", "-c", "echo begun; sleep 1000"}} {
 			running := b.begin(args...)
 			b.OK(unix.Kill(pid, unix.SIGSTOP))
-			asks := b.launch(b.command(args...)) // nobody answers this one at all
+			asks := b.launch(b.command(args...)) // no server answers this one
 			b.Until("it asks", asks.connected)
 			if got := running.code(sig, sig); got != want {
 				b.Errorf("%v, %q, running: exit code %d, want %d", sig, args, got, want)

@@ -53,7 +53,7 @@ func (b *box) fails(code int, says string, args ...string) {
 	}
 }
 
-// A PID 1 that stands still keeps nobody: a time-out is kept, a second signal ends a
+// A stopped PID 1 delays no caller: a time-out holds, a second signal ends a
 // client, and soon the sandbox is dead, for that reason, and can be removed.
 func TestStoppedInit(t *testing.T) {
 	b := newBox(t)

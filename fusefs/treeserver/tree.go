@@ -135,7 +135,7 @@ func serveTree(b *boot.TreeParams, control *os.File) error {
 			return boot.SendPacket(t.control, &boot.TreeReply{HostChanged: true}, nil) == nil
 		},
 	}
-	if b.System { // nobody asks for what it has to tell
+	if b.System { // no client asks for its changes
 		opts.HostModes, opts.Unguarded = true, true
 		// An overlay above fails with ESTALE for a name whose file was replaced: what was used once stays.
 		opts.NoWatch, opts.Timeout = true, systemTimeout

@@ -171,7 +171,7 @@ func TestAddCancelled(t *testing.T) {
 	}
 }
 
-// A source that is slow holds up nobody who gets the same image by another name; when it is done, it finds the image there.
+// A slow source delays no caller that gets the same image by another name; when it is done, it finds the image there.
 func TestAddSlowSource(t *testing.T) {
 	s, dir := fresh(t)
 	source := func(name string) *store.Source {

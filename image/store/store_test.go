@@ -126,7 +126,7 @@ func TestAddAndFind(t *testing.T) {
 	wrong(t, "a name whose image is gone", err, runtime.ErrNotFound)
 }
 
-// Nobody but the owner reaches an image, whoever that is: trees have
+// Only the owner reaches an image, root or a user: trees have
 // directories that everybody may write to.
 func TestPrivate(t *testing.T) {
 	s, dir := fresh(t)

@@ -16,7 +16,7 @@ import (
 
 // System returns the image with what sandboxes get of the host's own system beside /usr, in the state
 // that key names, as Pin does. fill makes it, at a path that does not exist, and
-// returns what is not root's of it: once for each key, whoever
+// returns what is not root's of it: once for each key, whichever caller
 // asks at the same time. Those of other keys that nothing uses are then deleted. It has no name.
 func (s *Store) System(ctx context.Context, key string, fill func(root string) ([]Owned, error)) (_ *Image, release func(), err error) {
 	id, config := systemOf(key)

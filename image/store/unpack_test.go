@@ -228,7 +228,7 @@ func TestUnpack(t *testing.T) {
 	}
 }
 
-// What nobody makes who means well. Each is an error of the right class, and
+// What only an attacker makes. Each is an error of the right class, and
 // nothing outside of the tree is touched.
 func TestUnpackHostile(t *testing.T) {
 	out := item{name: "out", link: "../outside"}

@@ -173,7 +173,7 @@ type readerOf func([]byte) (int, error)
 
 func (f readerOf) Read(b []byte) (int, error) { return f(b) }
 
-// What a sandbox says is not trusted, and has no one wait.
+// What a sandbox says is not trusted, and makes no caller wait.
 func TestHostile(t *testing.T) {
 	for name, tt := range map[string]struct {
 		main func(in io.Reader, out, said io.Writer)

@@ -69,7 +69,7 @@ func between(t *testing.T, see func(r *http.Request)) {
 }
 
 // A keeper that is killed while the engine makes the container: what comes to be
-// afterwards is removed all the same, by whoever destroys the sandbox, or starts it
+// afterwards is removed all the same, by the caller that destroys the sandbox, or starts it
 // again.
 func TestKilledKeeperInTheMaking(t *testing.T) {
 	need(t)
@@ -88,7 +88,7 @@ func TestKilledKeeperInTheMaking(t *testing.T) {
 					select {
 					case <-waiting:
 					case <-time.After(wait.Limit):
-						t.Error("nobody waits for the container")
+						t.Error("no process waits for the container")
 					}
 				})
 			case strings.HasSuffix(r.URL.Path, "/events"):

@@ -110,7 +110,7 @@ func TestStoppedShim(t *testing.T) {
 	destroy(t, rt, s.ID)
 }
 
-// Shim and keeper are killed, in whatever order: the sandbox is dead, and whoever
+// Shim and keeper are killed, in whatever order: the sandbox is dead, and the caller that
 // comes next removes the rest.
 func TestKilledShimAndKeeper(t *testing.T) {
 	need(t)

@@ -139,7 +139,7 @@ func is(t testing.TB, rt *shimtest.Runtime, id string, state runtime.State) {
 }
 
 // When the keeper is killed, the sandbox is dead; what is left is removed by
-// whoever destroys it, or starts it again.
+// the caller that destroys it, or starts it again.
 func TestKilledKeeper(t *testing.T) {
 	need(t)
 	rt := fresh(t)
@@ -276,7 +276,7 @@ func TestNoEngine(t *testing.T) {
 		if !errors.Is(err, runtime.ErrUnavailable) || !strings.Contains(err.Error(), "no engine answers at unix://"+path) {
 			t.Error(err)
 		}
-		// Nothing can be in an engine that never was there: but nobody knows.
+		// Nothing can be in an engine that never existed: but no record says so.
 		is(t, rt, s.ID, runtime.StateCreated)
 		if err := rt.Destroy(t.Context(), s.ID); err != nil {
 			t.Error(err)

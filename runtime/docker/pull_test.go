@@ -188,7 +188,7 @@ func TestPullFails(t *testing.T) {
 	}
 }
 
-// A pull that nobody waits for any more is given up.
+// A pull that no caller waits for any more is canceled.
 func TestPullCanceled(t *testing.T) {
 	need(t)
 	rt := fresh(t)

@@ -113,7 +113,7 @@ func concurrentDestroys(e *env) {
 			}
 		}
 		if !won {
-			e.Error("nobody has destroyed it")
+			e.Error("no caller has destroyed it")
 		}
 		e.empty()
 	}

@@ -146,7 +146,7 @@ func (e *env) sameKernel(id string) bool {
 }
 
 // The kernel is the one that the runtime says. One that is not the host's is
-// nobody else's: nothing of the host shows in what it tells of itself.
+// the runtime's own: nothing of the host shows in what it reports of itself.
 func ownKernel(e *env) {
 	s := e.common()
 	if got := e.sameKernel(s.ID); got != e.has(HostKernel) {

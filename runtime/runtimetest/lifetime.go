@@ -55,7 +55,7 @@ func (e *env) expired(id string, why runtime.Expiry) {
 	if slices.ContainsFunc(e.list(), func(s *runtime.Sandbox) bool { return s.ID == id }) {
 		e.Error("it is still listed")
 	}
-	e.Until("its removal by whoever lists", func() bool {
+	e.Until("its removal by a list", func() bool {
 		e.list()
 		_, err = e.rt.Get(e.Ctx, id)
 		return err != nil

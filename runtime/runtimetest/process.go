@@ -94,7 +94,7 @@ func processStdinBackpressure(e *env) {
 	}
 	select {
 	case <-wrote:
-		e.Error("32 MiB went in though nobody reads them")
+		e.Error("32 MiB went in though no process reads them")
 	default:
 	}
 	e.prints(s.ID, "echo >go", "")

@@ -183,7 +183,7 @@ func limitsBestEffort(e *env) {
 	e.prints(s.ID, "echo alive", "alive\n")
 }
 
-// Nobody gets hold of a new process before it has its limits, to have it do without them
+// No process can trace a new one before that has its limits, to run it without them
 // what it is not to. Whose memory can be written to can be traced (proc_pid_mem(5)).
 func limitsBeforeTrace(e *env) {
 	s := e.start(&runtime.SandboxConfig{Resources: runtime.Resources{PIDs: 30, BestEffort: true}})

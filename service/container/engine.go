@@ -159,7 +159,7 @@ func (e *Engine) Create(ctx context.Context, caller service.Caller, name string,
 	var short [idLength / 2]byte
 	_, _ = rand.Read(short[:]) // never fails
 	p.SandboxID = hex.EncodeToString(short[:])
-	if e.opts.Own { // no service may take the sandbox for one that nobody was told of
+	if e.opts.Own { // no service may take the sandbox for one without a client
 		p.Key = rand.Text()
 	}
 	p.Refine = func(s *runtime.SandboxConfig) error {

@@ -34,7 +34,7 @@ type record struct {
 	Session string    `json:",omitempty"` // byTerminal
 	Holder  holder    `json:",omitzero"`  // the process that has started it
 	Started time.Time `json:",omitzero"`  // zero: never
-	Exit    *Exit     `json:",omitempty"` // nil: it runs, or nobody has looked since it has ended
+	Exit    *Exit     `json:",omitempty"` // nil: it runs, or its end was not seen yet
 }
 
 // An Exit is how a main process has ended.

@@ -188,7 +188,7 @@ func (c *hijacked) await(ctx context.Context, started <-chan struct{}) bool {
 
 // writeApart writes the head of a reply so that no read returns what follows with it: docker for
 // Python drops what it reads beyond the head. A unix socket's read ends at a descriptor (unix(7));
-// the kernel closes this one, which nobody asks for.
+// the kernel closes this one, which no caller asks for.
 func writeApart(conn net.Conn, head string) error {
 	to, is := conn.(*net.UnixConn)
 	if !is {

@@ -41,7 +41,7 @@ func join(t *testing.T, l net.Listener) (client, server *net.TCPConn) {
 	return c.(*net.TCPConn), s.(*net.TCPConn)
 }
 
-// checkUID checks what the kernel says of a server's client; -1: nobody has it any more.
+// checkUID checks what the kernel says of a server's client; -1: no process has it any more.
 func checkUID(t *testing.T, what string, server net.Conn, want int) {
 	t.Helper()
 	uid, err := clientUID(server)
@@ -92,7 +92,7 @@ func TestMappedClientUID(t *testing.T) {
 	checkUID(t, "a socket of IPv6", server, os.Getuid())
 }
 
-// A listener at the address of a client that has gone is not that client, whoever listens.
+// A listener at the address of a client that has gone is not that client, whatever program listens.
 func TestListenerIsNoClient(t *testing.T) {
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {

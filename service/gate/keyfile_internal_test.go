@@ -25,7 +25,7 @@ func makeList(entries ...listEntry) []byte {
 	return list
 }
 
-const nobodys = ^uint32(0) // of entries that are for no one named
+const nobodys = ^uint32(0) // of entries for no named user
 
 // credential is the list that systemd gives the credential of a service of the user uid, with more.
 func credential(uid uint32, more ...listEntry) []byte {

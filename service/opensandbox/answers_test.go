@@ -34,7 +34,7 @@ func TestPTYAnswers(t *testing.T) {
 	}()
 	p := &pty{ws: <-conns, typed: stream.NewInput(maxInput)}
 	defer p.ws.CloseNow()
-	// Nobody reads the pong.
+	// No client reads the pong.
 	if p.answers(t.Context(), 100*time.Millisecond) {
 		t.Error("a client answers of which nothing is read")
 	}

@@ -246,7 +246,7 @@ func TestPTYRefuses(t *testing.T) {
 	w.is("POST", execd+"/pty", `{"cwd":"/nowhere"}`, 400, "working directory")
 	w.is("POST", execd+"/pty", `{"command":"a\u0000b"}`, 400, "NUL")
 
-	// A handshake that is refused takes over from nobody, and starts no shell.
+	// A handshake that is refused takes over from no client, and starts no shell.
 	path = w.createPTY(execd, "")
 	old := append(append([]string{}, ws[:4]...), "Sec-WebSocket-Version", "8", "Sec-WebSocket-Key", ws[7])
 	w.is("GET", path+"/ws?takeover=1", "", 426, "version 13", old...)

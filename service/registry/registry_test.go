@@ -112,7 +112,7 @@ func TestFiftyForOneOwner(t *testing.T) {
 			}
 		}
 		if winner < 0 {
-			t.Fatalf("%s: nobody has won", what)
+			t.Fatalf("%s: no caller has won", what)
 		}
 		if what == "Register" {
 			has(t, r, box(winner, owner(1)))

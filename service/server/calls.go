@@ -36,7 +36,7 @@ const (
 // calls are the calls of the API, by name.
 var calls = map[string]call{
 	"createSandbox":  typed[registry.Metadata](smallBody, "create the owner's sandbox", (*Server).createSandbox),
-	"ensureSandbox":  typed[ensureReply](smallBody, "return the owner's sandbox, which is made if there is none that answers", (*Server).ensureSandbox),
+	"ensureSandbox":  typed[ensureReply](smallBody, "return the owner's sandbox; make it if none answers", (*Server).ensureSandbox),
 	"addSandbox":     creates(typed[sandboxReply](smallBody, "create one more sandbox of the owner: any number", (*Server).addSandbox)),
 	"listSandboxes":  typed[sandboxesReply](smallBody, "list the sandboxes of the owner, newest first", (*Server).listSandboxes),
 	"changeNetwork":  typed[egressReply](smallBody, "replace what a sandbox with a filtered network can reach", (*Server).changeNetwork),

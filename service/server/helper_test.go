@@ -56,7 +56,7 @@ func newWorld(t testing.TB, opts *server.Options) *world {
 	leak.Check(t)
 	dir := t.TempDir()
 	w := &world{T: suite.New(t), dir: dir, state: filepath.Join(dir, "state"), codebase: filepath.Join(dir, "codebase")}
-	for _, d := range []string{filepath.Dir(dir), dir} { // whoever root drops to must get here
+	for _, d := range []string{filepath.Dir(dir), dir} { // the user that root drops to must get here
 		w.OK(os.Chmod(d, 0o755))
 	}
 	w.OK(os.Mkdir(w.codebase, 0o777))

@@ -34,8 +34,8 @@ func (w *world) send(c net.Conn, text string) {
 
 const head = "POST /api/v1/%s HTTP/1.1\r\nHost: wolffia\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
 
-// Whoever sends too slowly, or too much, or does not take the answer, is cut off,
-// and nobody else notices.
+// A client that sends too slowly, or too much, or does not read the answer, is disconnected,
+// and no other client notices.
 func TestSlowClients(t *testing.T) {
 	const limit = 3 * time.Second // for those that do all in time, too
 	w := newWorld(t, &server.Options{HeaderLimit: limit, BodyLimit: limit, WriteLimit: limit, IdleLimit: limit})
@@ -138,7 +138,7 @@ func TestStop(t *testing.T) {
 			w.Until("it has begun", func() bool { return exists(w.codebase + "/begun") })
 			stopped := make(chan error, 1)
 			go func() { stopped <- w.server.Stop(w.Ctx, c.grace) }() // ends with the request
-			w.Until("nobody is let in", func() bool { return !exists(w.socket) })
+			w.Until("no client can connect", func() bool { return !exists(w.socket) })
 			if c.operation == "" {
 				w.OK(os.WriteFile(w.codebase+"/stopping", nil, 0o666))
 			}

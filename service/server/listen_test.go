@@ -19,7 +19,7 @@ import (
 	"wolffia/service/server"
 )
 
-// dialPath has this program connect to a socket, as whoever it is then.
+// dialPath has this program connect to a socket, as the user that it then is.
 const dialPath = "WOLFFIA_TEST_DIAL"
 
 // dialAndLeave asks for something, and prints what came.

@@ -144,7 +144,7 @@ func TestSecondSignal(t *testing.T) {
 	}()
 	w.Until("it has begun", func() bool { return exists(w.file("begun")) })
 	w.OK(service.Process.Signal(syscall.SIGTERM))
-	w.Until("nobody is let in", func() bool { return !exists(w.socket) })
+	w.Until("no client can connect", func() bool { return !exists(w.socket) })
 	select {
 	case r := <-answer:
 		t.Errorf("it was cut off: %d %s (%v)", r.status, r.body, r.err)

@@ -29,7 +29,7 @@ func TestStopAnswersWhatItHasAccepted(t *testing.T) {
 	answered(kept) // and so late, which came before, is accepted
 	stopped := make(chan error, 1)
 	go func() { stopped <- w.server.Stop(w.Ctx, suite.Limit) }() // ends when late is answered
-	w.Until("nobody is let in", func() bool { return !exists(w.socket) })
+	w.Until("no client can connect", func() bool { return !exists(w.socket) })
 	w.send(late, health)
 	if res := answered(late); !res.Close {
 		t.Error("a stopping service asks for more requests on a connection")

@@ -197,7 +197,7 @@ func TestCheckBound(t *testing.T) {
 	}
 }
 
-// Without a free descriptor nothing is found out, and that is no proof that nobody listens.
+// Without a free descriptor nothing is found out, which does not prove that no process listens.
 func TestCheckBoundWithoutDescriptors(t *testing.T) {
 	dir := socketDir(t)
 	bind(t, "unix", dir+"/m/a.sock")

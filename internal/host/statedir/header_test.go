@@ -149,7 +149,7 @@ func TestBriefOfOtherConfigurations(t *testing.T) {
 		`{"id":"abcdefghijkl",` + rules + `,"mounts":[],"name":"x"}`:     {false, "x"},
 		`{"id":"abcdefghijkl",` + rules + `,"name":"x","mounts":[]}`:     {false, "x"},
 		`{"id":"abcdefghijkl","name":"x",` + rules:                       {},
-		`{"id":"abcdefghijkl","name":"x",` + rules[:len(rules)-2] + `]}`: {true, "x"}, // whoever needs the rules finds out
+		`{"id":"abcdefghijkl","name":"x",` + rules[:len(rules)-2] + `]}`: {true, "x"}, // code that needs the rules finds out
 		`{"id":"abcdefghijkl","name":"x,` + rules + `}`:                  {},
 		`{"id":"bbbbbbbbbbbb","name":"x",` + rules + `}`:                 {},
 	} {

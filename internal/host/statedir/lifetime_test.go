@@ -11,7 +11,7 @@ import (
 	"wolffia/runtime"
 )
 
-// Within a boot nobody can set the clock that counts; after another the time of
+// Within a boot no process can set the clock that counts; after another the time of
 // day counts, and does not make a lifetime longer than it was.
 func TestLeft(t *testing.T) {
 	const made, booted = 1_700_000_000_000, 5_000
@@ -30,7 +30,7 @@ func TestLeft(t *testing.T) {
 		{"another boot", "two", 20 * time.Minute, -4 * time.Second, 40 * time.Minute},
 		{"another boot, with a clock that began anew", "two", -1000 * time.Hour, -4 * time.Second, time.Hour},
 		{"another boot, long after", "two", 2 * time.Hour, -4 * time.Second, -time.Hour},
-		{"a boot that nobody knows", "", 20 * time.Minute, 0, 40 * time.Minute},
+		{"a boot that is not known", "", 20 * time.Minute, 0, 40 * time.Minute},
 	} {
 		now := statedir.Moment{Wall: made + tt.wall.Milliseconds(), BootID: tt.boot, Boot: booted + tt.past.Milliseconds()}
 		if left, limited := l.Left(now); left != tt.left || !limited {
@@ -41,7 +41,7 @@ func TestLeft(t *testing.T) {
 			t.Errorf("%s: it is over at %d, want %d", tt.name, at, want)
 		}
 	}
-	// Whoever enforces it after another boot is not misled by a clock any more.
+	// After another boot a clock misleads the reader no more.
 	other := l
 	other.Settle(statedir.Moment{Wall: made + 1_200_000, BootID: "two", Boot: 100})
 	if left, _ := other.Left(statedir.Moment{Wall: made - 1, BootID: "two", Boot: 60_100}); left != 39*time.Minute {
@@ -155,7 +155,7 @@ func TestExpired(t *testing.T) {
 	}
 }
 
-// A renewal is there for whoever looks later, and survives.
+// Later readers see a renewal, and it survives.
 func TestRenew(t *testing.T) {
 	rec, c := withLimits(t, time.Hour, time.Minute)
 	l := lifetime(t, rec, c)
@@ -183,7 +183,7 @@ func TestTryLockConfig(t *testing.T) {
 	}
 	release()
 	if release, err = rec.TryLockConfig(); err != nil {
-		t.Errorf("nobody has it: %v", err)
+		t.Errorf("no process has it: %v", err)
 	} else {
 		release()
 	}

@@ -316,7 +316,7 @@ func TestLockConfigGivesUp(t *testing.T) {
 	release()
 }
 
-// One changes the configuration at a time, whoever runs or starts the sandbox;
+// One process changes the configuration at a time, whether the sandbox runs or starts;
 // what is removed meanwhile is not there.
 func TestLockConfig(t *testing.T) {
 	rec := create(t, open(t), id, "")
@@ -370,7 +370,7 @@ func TestLockConfig(t *testing.T) {
 }
 
 // What is in run/ may be written by what has broken out: it must not make us
-// follow links, wait, or believe that something runs.
+// follow links, wait, or conclude that something runs.
 func TestHostileRunDirectory(t *testing.T) {
 	for name, make := range map[string]func(path string) error{
 		"garbage":        func(p string) error { return os.WriteFile(p, []byte("{{{"), 0o600) },
@@ -690,7 +690,7 @@ func TestRemoveHalf(t *testing.T) {
 	must(os.MkdirAll(rec.Run()+"/upper/etc/closed", 0o700), os.WriteFile(rec.Run()+"/upper/etc/closed/file", nil, 0), os.Chmod(rec.Run()+"/upper/etc/closed", 0))
 	removeIncomplete(true)
 	if there() {
-		t.Error("nobody is at it any more, and it is there")
+		t.Error("no process holds it any more, and it exists")
 	}
 	must(os.Mkdir(path, 0o700), os.WriteFile(path+"/not-ours", nil, 0o600))
 	if _, err := d.RemoveIncomplete(id, func(*statedir.Record) error { return nil }); err == nil || !there() {

@@ -107,7 +107,7 @@ func TestOpenPlain(t *testing.T) {
 	}
 }
 
-// What is no regular file, or too long, is not read, and nobody waits for it.
+// What is no regular file, or too long, is not read, and no reader waits for it.
 func TestReadFile(t *testing.T) {
 	root := t.TempDir()
 	err := errors.Join(os.WriteFile(root+"/four", []byte("four"), 0o644), os.Symlink("four", root+"/link"),

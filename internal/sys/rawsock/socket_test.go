@@ -26,7 +26,7 @@ func pair(t *testing.T) (from, to *Socket) {
 	return from, to
 }
 
-// pass writes a text with the writing end of a new pipe, and returns the other end: it ends when no one has the descriptor.
+// pass writes a text with the writing end of a new pipe, and returns the other end: it ends when no process has the descriptor.
 func pass(t *testing.T, from *Socket, text string) *os.File {
 	t.Helper()
 	r, w, err := os.Pipe()

@@ -280,7 +280,7 @@ func readOnlyRows() []Row {
 			return unix.UtimesNanoAt(unix.AT_FDCWD, "file.read", []unix.Timespec{{Sec: 1}, {Sec: 1}}, 0)
 		}),
 		on("readonly.chown", "change its owner", tried, r, func(*World) error { return unix.Chown("file.read", os.Getuid(), os.Getgid()) }).
-			gvisor(Own, "gVisor says yes where nothing would change, and asks nobody."),
+			gvisor(Own, "gVisor says yes where nothing would change, and asks no server."),
 		on("readonly.xattr", "set an extended attribute of it", tried, r, func(*World) error { return unix.Setxattr("file.read", "user.x", []byte("x"), 0) }),
 		on("readonly.unlink", "remove it", tried, r, func(*World) error { return unix.Unlink("file.read") }),
 		on("readonly.rename", "rename it away", tried, r, func(*World) error { return unix.Rename("file.read", "stolen") }),

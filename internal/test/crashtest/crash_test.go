@@ -40,8 +40,8 @@ func TestProductHasNoSteps(t *testing.T) {
 	}
 }
 
-// Whoever is killed at whatever step: nothing that was acknowledged is lost,
-// nothing that is dead is said to be alive, nothing is left that nobody knows of,
+// A process is killed at any step: nothing that was acknowledged is lost,
+// nothing that is dead is said to be alive, nothing is left without a record,
 // and the owner is found again.
 func TestCrash(t *testing.T) {
 	testenv.Need(t, probe.UserNamespaces, probe.Bubblewrap, probe.Fuse)
@@ -148,7 +148,7 @@ func crash(t *testing.T, b backend, operations []operation, share int) {
 		t.Logf("%s: %d", name, tally[name])
 	}
 	if missed > len(rounds)/3 {
-		t.Errorf("too often nobody was killed")
+		t.Errorf("too often no process was killed")
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 	"wolffia/runtime/bwrap"
 )
 
-// Whoever has too few descriptors, a command line, a service or what they start
+// A process with too few descriptors, a command line, a service or what they start
 // (which has no more), says so; and there is a whole sandbox, or nothing.
 func TestFewDescriptors(t *testing.T) {
 	testenv.Need(t, probe.UserNamespaces, probe.Bubblewrap, probe.Fuse)

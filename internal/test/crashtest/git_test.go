@@ -57,7 +57,7 @@ func TestGitKills(t *testing.T) {
 				defer func() { w.T = outer }()
 				w.TB = t
 				if !w.do(r) {
-					t.Error("nobody was killed")
+					t.Error("no process was killed")
 				}
 			})
 			if !ok { // what is left would be the next one's
@@ -73,7 +73,7 @@ func TestGitKills(t *testing.T) {
 	}
 }
 
-// gitOperations are commands, of which the rest is done by the next command or by nobody.
+// gitOperations are commands; the next command does the rest of them, or none does.
 func gitOperations() []operation {
 	work := func(w *world, s *subject) *call { return w.cli("exec", s.id, "--", "true") }
 	return []operation{

@@ -14,7 +14,7 @@ import (
 	"wolffia/runtime/bwrap"
 )
 
-// Whoever is killed, the server of /usr among them: nothing is left of a sandbox with root inside over
+// A process is killed, the server of /usr among them: nothing is left of a sandbox with root inside over
 // the host's own system, nor a copy of that which is half made.
 func TestCrashOverHost(t *testing.T) {
 	testenv.Need(t, probe.UserNamespaces, probe.Bubblewrap, probe.Fuse)

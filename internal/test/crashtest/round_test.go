@@ -19,7 +19,7 @@ type round struct {
 	operation *operation
 	at        moment        // the zero moment: after a time
 	after     time.Duration // since the operation has begun
-	victim    string        // empty: nobody
+	victim    string        // empty: none
 }
 
 func (r *round) String() string {

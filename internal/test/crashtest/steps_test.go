@@ -41,7 +41,7 @@ type steps struct {
 	listener *net.UnixListener
 
 	mu    sync.Mutex
-	wants func(*arrival) bool // nil: nobody wants any; guarded by mu
+	wants func(*arrival) bool // nil: none is wanted; guarded by mu
 	count map[moment]int      // with nth 0; guarded by mu
 	held  chan *arrival
 }
@@ -116,7 +116,7 @@ func (s *steps) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.wants = nil
-	for { // those for whom nobody has looked
+	for { // those that no test has received
 		select {
 		case a := <-s.held:
 			a.release()

@@ -81,7 +81,7 @@ func newWorldAt(t testing.TB, b backend, state string) *world {
 		T: suite.New(t), steps: newSteps(t), bin: testbin.Crash(t), backend: b,
 		state: cmp.Or(state, filepath.Join(dir, "state")), codebase: filepath.Join(dir, "codebase"), tmp: filepath.Join(dir, "tmp"),
 	}
-	for _, d := range []string{filepath.Dir(dir), dir} { // whoever root drops to must get here
+	for _, d := range []string{filepath.Dir(dir), dir} { // the user that root drops to must get here
 		w.OK(os.Chmod(d, 0o755))
 	}
 	for _, d := range []string{w.codebase, w.tmp} {

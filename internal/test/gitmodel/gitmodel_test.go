@@ -305,7 +305,7 @@ func (m *model) turn() {
 		m.host.does(m.t, "burst", "d/burst", 20_000)
 	default:
 		m.note(who.name, op, who.does(m.t, op...))
-		if who == m.host && op[0] == "store" { // until then the change is missed inside, by whoever looks
+		if who == m.host && op[0] == "store" { // until then the change is missed inside
 			who.does(m.t, "unmap")
 		}
 	}

@@ -118,7 +118,7 @@ func (m *Managed) awaitEnd() {
 	defer m.ignores.Unlock()
 }
 
-// hear hands on what the service tells its manager. What nobody asks for is lost.
+// hear passes on what the service reports to its manager. What no test asks for is lost.
 func (m *Managed) hear(from *net.UnixConn) {
 	for buf := make([]byte, 4096); ; {
 		n, err := from.Read(buf)

@@ -7,7 +7,7 @@ import (
 	"wolffia/runtime"
 )
 
-// sends sends descriptors that nobody receives until the kernel refuses, says so and waits.
+// sends sends descriptors that no process receives until the kernel refuses, says so and waits.
 const sends = `
 import array, os, resource, socket, sys
 hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]

@@ -65,7 +65,7 @@ func (t T) Until(what string, so func() bool) {
 }
 
 // Timeouts has f try a command with a timeout of its own, and with longer ones
-// as long as it says that the command had not come to where it waits: nobody
+// as long as it says that the command had not come to where it waits: no test
 // knows how slow a host is.
 func Timeouts(f func(timeout time.Duration) (came bool)) {
 	for timeout := 700 * time.Millisecond; timeout < Limit/4 && !f(timeout); timeout *= 4 {

@@ -123,7 +123,7 @@ var (
 
 // result probes a feature, once.
 func result(f probe.Feature) probe.Result {
-	mu.Lock() // also while probing: nobody else needs it sooner
+	mu.Lock() // also while probing: no other test needs it sooner
 	defer mu.Unlock()
 	r, ok := results[f]
 	if !ok {

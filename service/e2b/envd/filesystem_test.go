@@ -154,7 +154,7 @@ func TestWatchers(t *testing.T) {
 	w.fails(f+"CreateWatcher", m{"path": "d"}, 429, "resource_exhausted")
 }
 
-// Events that nobody asks for are bounded, as a sandbox chooses how much each of them says.
+// Events that no client asks for are bounded, as a sandbox chooses how much each of them says.
 func TestLongEvents(t *testing.T) {
 	w := newWorld(t)
 	deep := "d" + strings.Repeat("/"+strings.Repeat("x", 250), 14)

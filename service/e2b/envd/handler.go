@@ -152,8 +152,8 @@ type reply struct{ stream.Patient }
 func (r *reply) Flush() { _ = http.NewResponseController(r.ResponseWriter).Flush() } // the next write fails too
 
 // Leave breaks the connections that clients have to processes and watchers of a sandbox: its
-// reference of the service. Whoever kills or pauses it calls Leave when new requests already find
-// that it does not run.
+// reference of the service. The code that kills or pauses it calls Leave when new requests
+// already find that it does not run.
 func (h *Handler) Leave(id string) { h.rooms.leave(id) }
 
 // unary serves a method with one message each way.

@@ -19,7 +19,7 @@ const (
 )
 
 // A manager is the service manager that has started this process: systemd, or none. It may be slow to read what it is
-// told, or not read it at all: nobody waits for it but close.
+// told, or not read it at all: only close waits for it.
 type manager struct {
 	log   *slog.Logger
 	ping  <-chan time.Time // when alive is due; nil: never

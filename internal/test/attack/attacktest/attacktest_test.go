@@ -15,7 +15,7 @@ func TestParts(t *testing.T) {
 	for _, row := range attack.Rows() {
 		ids[row.ID] = true
 		if row.In == attack.Outside && done[row.ID] == nil {
-			t.Errorf("nobody does %s", row.ID)
+			t.Errorf("no program does %s", row.ID)
 		}
 		if row.In == attack.Outside {
 			delete(done, row.ID)

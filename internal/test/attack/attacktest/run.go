@@ -209,7 +209,7 @@ func (b *bench) rows(t *testing.T, s *runtime.Sandbox, rows []attack.Row, tty bo
 		delete(said, row.ID)
 	}
 	for id, observation := range said {
-		t.Errorf("nobody asked for: %s %s", id, observation)
+		t.Errorf("no row asks for: %s %s", id, observation)
 	}
 }
 
