@@ -92,7 +92,7 @@ func (c *call) explain(ctx context.Context, err error) error {
 	}
 	s, gone := c.Runtime.Get(ctx, c.id())
 	switch {
-	case gone == nil && s.State == runtime.StateRunning:
+	case gone == nil && s.State.Runs():
 		return err
 	case gone != nil && !errors.Is(gone, runtime.ErrNotFound):
 		return err

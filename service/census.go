@@ -65,7 +65,7 @@ func (s *Service) Owners(ctx context.Context, caller Caller) ([]OwnerUsage, erro
 			return nil, err
 		}
 		o.DiskUsed, o.Incomplete = o.DiskUsed+disk, o.Incomplete || !all && err == nil
-		if b.State != runtime.StateRunning {
+		if !b.State.Runs() {
 			continue
 		}
 		o.Running++
@@ -97,7 +97,7 @@ func (s *Service) Census(ctx context.Context) ([]meter.Sandbox, error) {
 	var known []meter.Sandbox
 	for _, b := range all {
 		now := meter.Sandbox{Sandbox: b.Sandbox, Owner: b.Owner}
-		if b.State == runtime.StateRunning {
+		if b.State.Runs() {
 			now.Limits = s.rt.Limits(b.ID)
 		}
 		known = append(known, now)

@@ -26,14 +26,19 @@ type Inside struct {
 	box     *Sandbox
 }
 
+// notRunning returns the error for using a sandbox that does not run.
+func notRunning(b *Sandbox) error {
+	return runtime.Errorf(runtime.ErrConflict, "sandbox %s is not running: it is %s", b.ID, b.State)
+}
+
 // Inside returns a handle on a sandbox. One that is not running is [runtime.ErrConflict].
 func (s *Service) Inside(ctx context.Context, caller Caller, id string) (*Inside, error) {
 	b, err := s.Get(ctx, caller, id)
 	if err != nil {
 		return nil, err
 	}
-	if b.State != runtime.StateRunning {
-		return nil, runtime.Errorf(runtime.ErrConflict, "sandbox %s is not running: it is %s", b.ID, b.State)
+	if !b.Usable() {
+		return nil, notRunning(b)
 	}
 	s.usedAt.now(id)
 	return &Inside{s, b}, nil

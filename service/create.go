@@ -396,7 +396,7 @@ func (s *Service) startKeyed(ctx context.Context, b *Sandbox) (*Sandbox, error) 
 		return nil, err
 	}
 	now, gerr := s.Get(ctx, Caller{All: true}, b.ID)
-	if err != nil && gerr == nil && now.State != runtime.StateRunning {
+	if err != nil && gerr == nil && !now.State.Runs() {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "sandbox %s, which has this idempotency key, is being started: try again", b.ID)
 	}
 	return now, gerr

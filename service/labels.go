@@ -63,11 +63,11 @@ func Lost(ctx context.Context, rt Runtime) ([]registry.Metadata, error) {
 	return owned(all, func(*runtime.Sandbox) bool { return true }), err
 }
 
-// Scan returns the running sandboxes of a runtime whose owner labels are complete and
+// Scan returns the running and paused sandboxes of a runtime whose owner labels are complete and
 // valid, oldest first. It leaves out those that have expired.
 func Scan(ctx context.Context, rt runtime.Runtime) ([]registry.Metadata, error) {
 	all, err := rt.List(ctx)
-	return owned(all, func(s *runtime.Sandbox) bool { return s.State == runtime.StateRunning && s.Expired == "" }), err
+	return owned(all, func(s *runtime.Sandbox) bool { return s.State.Runs() && s.Expired == "" }), err
 }
 
 // owned returns the metadata of the wanted sandboxes that have an owner.

@@ -53,11 +53,15 @@ func (s *Service) destroyed(ctx context.Context, id string) error {
 	return err
 }
 
-// Stop ends all processes of a running sandbox, and keeps its files but for those of
-// temporary file systems. One that is not running is [runtime.ErrConflict].
+// Stop ends all processes of a running or paused sandbox, and keeps its files but for those of
+// temporary file systems. One that has no processes is [runtime.ErrConflict].
 func (s *Service) Stop(ctx context.Context, caller Caller, id string) error {
-	if _, err := s.Inside(ctx, caller, id); err != nil { // it is not running
+	b, err := s.Get(ctx, caller, id)
+	if err != nil {
 		return err
+	}
+	if !b.State.Runs() {
+		return notRunning(b)
 	}
 	if err := s.rt.Stop(ctx, id); err != nil {
 		return err
@@ -66,8 +70,8 @@ func (s *Service) Stop(ctx context.Context, caller Caller, id string) error {
 	return nil
 }
 
-// Start starts a sandbox that is stopped or dead, and its entrypoint. One that is running
-// is [runtime.ErrConflict].
+// Start starts a sandbox that is stopped or dead, and its entrypoint, or resumes a paused one. One
+// that is running is [runtime.ErrConflict].
 func (s *Service) Start(ctx context.Context, caller Caller, id string) error {
 	b, err := s.Get(ctx, caller, id)
 	if err != nil {
@@ -75,6 +79,9 @@ func (s *Service) Start(ctx context.Context, caller Caller, id string) error {
 	}
 	ctx, cancel := whole(ctx) // both, though the caller goes away meanwhile
 	defer cancel()
+	if b.State == runtime.StatePaused {
+		return s.thaw(ctx, b)
+	}
 	return s.start(ctx, b)
 }
 
@@ -133,7 +140,7 @@ func restart(ctx context.Context, rt Runtime, id string) error {
 	}
 	ctx, cancel := whole(ctx)
 	defer cancel()
-	if b.State == runtime.StateRunning {
+	if b.State.Runs() {
 		if err := rt.Stop(ctx, id); err != nil {
 			return err
 		}

@@ -66,7 +66,8 @@ func (own Owned) CreateSandbox(ctx context.Context, o registry.Owner, more *Para
 // EnsureSandbox returns the owner's own sandbox, and created = true if it had to create
 // it: the owner had none, or it did not answer and was replaced. One with a copied codebase is
 // not replaced, since its changes would be lost: it is started anew, and is [runtime.ErrUnavailable] if
-// it does not answer then. Nothing is replaced while the service lacks descriptors or memory: see [runtime.Exhausted]. more may be nil. Its GitConfig is also configured in a sandbox that existed. If that has not
+// it does not answer then. A paused one is resumed. Nothing is replaced while the service lacks
+// descriptors or memory: see [runtime.Exhausted]. more may be nil. Its GitConfig is also configured in a sandbox that existed. If that has not
 // all the settings that more sets, also after a restart of the service, the error is of class [runtime.ErrConflict].
 func (own Owned) EnsureSandbox(ctx context.Context, o registry.Owner, more *Params) (m registry.Metadata, created bool, err error) {
 	unlock, err := own.lock(ctx, o)
@@ -84,6 +85,11 @@ func (own Owned) EnsureSandbox(ctx context.Context, o registry.Owner, more *Para
 	}
 	b, err := own.look(ctx, m.SandboxID)
 	unhealthy := err
+	if err == nil && b.State == runtime.StatePaused {
+		if err := own.s.rt.Resume(ctx, m.SandboxID); err != nil {
+			return registry.Metadata{}, false, err
+		}
+	}
 	if !errors.Is(err, runtime.ErrNotFound) { // it exists, or that cannot be told
 		probing, cancel := context.WithTimeout(ctx, own.s.options().ProbeLimit)
 		unhealthy = probe(probing, own.s.rt, m.SandboxID)

@@ -18,8 +18,8 @@ func (b *Sandbox) End() time.Time {
 	return b.ExpiresAt
 }
 
-// Pause stops a running sandbox until [Service.Start], however long that takes: its lifetime ends.
-// Start gives it no lifetime. What is in memory is lost; see Stop.
+// Pause has a running sandbox stand still as [Service.Freeze] does, however long: its lifetime
+// ends, and [Service.Start] gives it none.
 func (s *Service) Pause(ctx context.Context, caller Caller, id string) error {
 	return s.pauseIf(ctx, caller, id, func(*Sandbox) bool { return true })
 }
@@ -41,8 +41,7 @@ func (s *Service) pauseIf(ctx context.Context, caller Caller, id string, due fun
 	if err := s.endAt(ctx, in.box, time.Time{}); err != nil {
 		return err
 	}
-	err = s.rt.Stop(ctx, id)
-	s.used.forget(id)
+	_, err = s.Freeze(ctx, caller, id)
 	if err != nil && !errors.Is(err, runtime.ErrConflict) { // else it has ended meanwhile
 		end := in.box.End()
 		if again := time.Now().Add(pauseAgain); !end.IsZero() && end.Before(again) {
@@ -51,6 +50,36 @@ func (s *Service) pauseIf(ctx context.Context, caller Caller, id string, due fun
 		return errors.Join(err, s.endAt(ctx, in.box, end))
 	}
 	return nil
+}
+
+// Freeze pauses a running sandbox until [Service.Start]: its processes stand still. Where the
+// runtime cannot do that, they end instead as by [Service.Stop], and what they have in memory is
+// lost; frozen is then false.
+func (s *Service) Freeze(ctx context.Context, caller Caller, id string) (frozen bool, err error) {
+	in, err := s.Inside(ctx, caller, id)
+	if err != nil {
+		return false, err
+	}
+	ctx, cancel := whole(ctx)
+	defer cancel()
+	if err = s.rt.Pause(ctx, in.box.ID); !errors.Is(err, runtime.ErrUnsupported) {
+		return err == nil, err
+	}
+	if err := s.rt.Stop(ctx, in.box.ID); err != nil {
+		return false, err
+	}
+	s.forget(in.box.ID)
+	return false, nil
+}
+
+// thaw has the processes of a paused sandbox run on, and does what a service before this one may
+// not have got to.
+func (s *Service) thaw(ctx context.Context, b *Sandbox) error {
+	if err := s.rt.Resume(ctx, b.ID); err != nil {
+		return err
+	}
+	_, err := s.enter(ctx, b)
+	return err
 }
 
 // Resume starts a paused sandbox, which then ends at until. If that fails the sandbox stays as it
@@ -65,7 +94,11 @@ func (s *Service) Resume(ctx context.Context, caller Caller, id string, until ti
 	if err := s.endLater(ctx, b, until); err != nil { // first: none runs without an end
 		return nil, err
 	}
-	if err := s.start(ctx, b); err != nil && !errors.Is(err, runtime.ErrConflict) {
+	start := s.start
+	if b.State == runtime.StatePaused {
+		start = s.thaw
+	}
+	if err := start(ctx, b); err != nil && !errors.Is(err, runtime.ErrConflict) {
 		return nil, errors.Join(err, s.endAt(ctx, b, b.End()))
 	}
 	if b.EndsStopped {

@@ -203,7 +203,7 @@ func (r *Review) Restore(ctx context.Context, name string) (err error) {
 	}
 	ctx, cancel := whole(ctx) // it must not stay stopped
 	defer cancel()
-	if s.State != runtime.StateRunning {
+	if !s.State.Runs() {
 		return r.rt.Restore(ctx, s.ID, name)
 	}
 	if err := r.service.rt.Stop(ctx, s.ID); err != nil {

@@ -80,7 +80,7 @@ func (f *commitFlags) commit(ctx context.Context, h *host.Host, rt *local.Runtim
 	if err != nil {
 		return "", err
 	}
-	if f.stop && sb.State == runtime.StateRunning {
+	if f.stop && sb.State.Runs() {
 		if err := rt.Stop(ctx, sb.ID); err != nil {
 			return "", err
 		}

@@ -71,7 +71,7 @@ func forwardPorts(ctx context.Context, h *host.Host, ref, address string, specs 
 	if err != nil {
 		return err
 	}
-	if sb.State != runtime.StateRunning {
+	if !sb.State.Runs() {
 		return runtime.Errorf(runtime.ErrConflict, "sandbox %s is not running, it is %s: wolffia start %s", sb.ID, sb.State, sb.ID)
 	}
 	f := &forward.Forwarder{Host: h, RT: rt, Sandbox: sb, Ports: ports, Wait: wait}

@@ -76,7 +76,7 @@ func removeAll(ctx context.Context, h *host.Host, force, yes bool) error {
 	}
 	for _, s := range all {
 		names = append(names, s.ContainerName())
-		if s.State == runtime.StateRunning {
+		if s.State.Runs() {
 			running = append(running, s.ContainerName())
 		}
 	}

@@ -165,7 +165,7 @@ func (k *Kernels) look(sandboxID string) {
 	ctx, cancel := context.WithTimeout(context.Background(), askLimit)
 	defer cancel()
 	b, err := k.rt.Get(ctx, sandboxID)
-	if errors.Is(err, runtime.ErrNotFound) || err == nil && b.State != runtime.StateRunning {
+	if errors.Is(err, runtime.ErrNotFound) || err == nil && !b.State.Runs() {
 		k.Forget(sandboxID)
 	}
 }

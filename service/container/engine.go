@@ -356,7 +356,7 @@ func (e *Engine) destroy(ctx context.Context, caller service.Caller, c *Containe
 
 // Inside returns a handle on the sandbox of a container for copying files.
 func (e *Engine) Inside(ctx context.Context, caller service.Caller, c *Container) (*service.Inside, error) {
-	if c.Sandbox.State != runtime.StateRunning {
+	if !c.Sandbox.State.Runs() {
 		if err := e.service.Start(ctx, caller, c.Sandbox.ID); err != nil && !errors.Is(err, runtime.ErrConflict) {
 			return nil, err
 		}

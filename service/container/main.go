@@ -135,7 +135,7 @@ func (e *Engine) claim(ctx context.Context, caller service.Caller, c *Container,
 		return errRunning
 	}
 	id, was := c.Sandbox.ID, c.Started
-	if c.State == Exited && c.Sandbox.State == runtime.StateRunning { // nothing of the last run stays
+	if c.State == Exited && c.Sandbox.State.Runs() { // nothing of the last run stays
 		if err := e.service.Stop(ctx, caller, id); err != nil && !errors.Is(err, runtime.ErrConflict) {
 			return err
 		}

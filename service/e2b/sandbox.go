@@ -127,7 +127,7 @@ const (
 // stateOf returns the state of a sandbox: one that has failed can be started again, as a paused
 // one.
 func stateOf(b *service.Sandbox) string {
-	if b.State == runtime.StateRunning || b.Starting {
+	if b.Usable() || b.Starting {
 		return running
 	}
 	return paused

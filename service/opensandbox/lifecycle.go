@@ -83,8 +83,12 @@ func statusOf(s *service.Sandbox) statusReply {
 		return statusReply{State: "Pending", Reason: "STARTING"}
 	case s.State == runtime.StateRunning:
 		return statusReply{State: "Running", Reason: "RUNNING"}
+	case s.WakesOnUse:
+		return statusReply{State: "Running", Reason: "IDLE", Message: "its processes stand still until its next use"}
+	case s.State == runtime.StatePaused:
+		return statusReply{State: "Paused", Reason: "FROZEN", Message: "its processes stand still, with what they have in memory"}
 	case s.State == runtime.StateStopped:
-		return statusReply{State: "Paused", Reason: "STOPPED"}
+		return statusReply{State: "Paused", Reason: "STOPPED", Message: "its processes have ended, and what they had in memory is lost; its files stay"}
 	case s.State == runtime.StateCreated:
 		return statusReply{State: "Failed", Reason: "START_INTERRUPTED", Message: "the service ended before the sandbox was started: delete it"}
 	}
@@ -260,10 +264,13 @@ func (h *Handler) destroy(w http.ResponseWriter, r *http.Request) error {
 // pause serves POST /v1/sandboxes/{id}/pause.
 func (h *Handler) pause(w http.ResponseWriter, r *http.Request) error {
 	id := r.PathValue("id")
-	if err := h.service.Stop(r.Context(), service.CallerOf(r.Context()), id); err != nil {
+	frozen, err := h.service.Freeze(r.Context(), service.CallerOf(r.Context()), id)
+	if err != nil {
 		return err
 	}
-	h.execd.kept.Leave(id)
+	if !frozen {
+		h.execd.kept.Leave(id)
+	}
 	h.empty(w, http.StatusAccepted)
 	return nil
 }

@@ -31,7 +31,7 @@ var (
 		"perm":                   3580,
 		"policy":                 2100,
 		"runtime":                2186,
-		"service":                4050,
+		"service":                4099,
 		"service/opensandbox":    3260,
 		"service/server":         2300,
 		"session":                6293,

@@ -18,12 +18,11 @@ import (
 // wolffia/SANDBOX/BRANCH, in each repository, or those of what the one at the top is at one
 // branch.
 func (rv *Reviewer) applyGit(ctx context.Context, s *runtime.Sandbox, branch string, dry bool) error {
-	if s.State != runtime.StateRunning {
-		if err := rv.rt.Start(ctx, s.ID); err != nil {
-			return err
-		}
-		defer func() { _ = rv.rt.Stop(context.WithoutCancel(ctx), s.ID) }()
+	undo, err := rv.run(ctx, s)
+	if err != nil {
+		return err
 	}
+	defer func() { _ = undo(context.WithoutCancel(ctx)) }()
 	// An error if the sandbox's repository is another one than the host's, as one that was moved.
 	changes, err := rv.rt.Changes(ctx, s.ID, runtime.ChangesOptions{})
 	if err != nil {

@@ -82,8 +82,8 @@ func (rv *Reviewer) Remove(ctx context.Context, ref string, force bool) error {
 	case force || lost:
 	case err != nil:
 		return err
-	case s.State == runtime.StateRunning:
-		return runtime.Errorf(runtime.ErrConflict, "sandbox %s is running: wolffia stop it first, or wolffia rm -f", s.ContainerName())
+	case s.State.Runs():
+		return runtime.Errorf(runtime.ErrConflict, "sandbox %s is %s: wolffia stop it first, or wolffia rm -f", s.ContainerName(), s.State)
 	default:
 		if err := rv.Unapplied(ctx, s); err != nil {
 			return err

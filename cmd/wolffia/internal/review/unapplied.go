@@ -13,7 +13,7 @@ import (
 // Unapplied returns an error if a sandbox that does not run has changes that were not applied, or
 // snapshots, or something that git has not taken over, or if that cannot be told.
 func (rv *Reviewer) Unapplied(ctx context.Context, s *runtime.Sandbox) error {
-	if s.State == runtime.StateRunning {
+	if s.State.Runs() {
 		return nil
 	}
 	if !s.CopyOnWrite {
@@ -51,19 +51,27 @@ func (rv *Reviewer) noCommits(ctx context.Context, s *runtime.Sandbox, all []run
 	return err == nil && n+below == 0
 }
 
-// commitsIn is commitsOf for a sandbox that need not run: for git inside it is started and stopped
-// again.
+// commitsIn is commitsOf for a sandbox that need not run.
 func (rv *Reviewer) commitsIn(ctx context.Context, s *runtime.Sandbox, all []runtime.Change) (n, below int, err error) {
-	if s.State == runtime.StateRunning {
-		return rv.commitsOf(ctx, s, all)
-	}
-	if err := rv.rt.Start(ctx, s.ID); err != nil {
+	undo, err := rv.run(ctx, s)
+	if err != nil {
 		return 0, 0, err
 	}
 	n, below, err = rv.commitsOf(ctx, s, all)
-	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), DestroyLimit)
+	undoing, cancel := context.WithTimeout(context.WithoutCancel(ctx), DestroyLimit)
 	defer cancel()
-	return n, below, errors.Join(err, rv.rt.Stop(stopping, s.ID))
+	return n, below, errors.Join(err, undo(undoing))
+}
+
+// run has a sandbox run, for git inside. undo has it stopped or paused again, if it was.
+func (rv *Reviewer) run(ctx context.Context, s *runtime.Sandbox) (undo func(context.Context) error, err error) {
+	switch s.State {
+	case runtime.StateRunning:
+		return func(context.Context) error { return nil }, nil
+	case runtime.StatePaused:
+		return func(ctx context.Context) error { return rv.rt.Pause(ctx, s.ID) }, rv.rt.Resume(ctx, s.ID)
+	}
+	return func(ctx context.Context) error { return rv.rt.Stop(ctx, s.ID) }, rv.rt.Start(ctx, s.ID)
 }
 
 // A ChangeCount is how much a sandbox with cow has changed.

@@ -146,7 +146,7 @@ func (m *mcpServer) openNamed(ctx context.Context, config *runtime.SandboxConfig
 	if err := m.fits(s, config, rules); err != nil {
 		return "", err
 	}
-	if s.State != runtime.StateRunning {
+	if !s.State.Runs() {
 		if err := m.rt.Start(ctx, s.ID); err != nil && !errors.Is(err, runtime.ErrConflict) {
 			return "", err
 		}

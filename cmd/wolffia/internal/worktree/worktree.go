@@ -293,7 +293,10 @@ func Destroy(ctx context.Context, h *host.Host, rt *local.Runtime, ref string) e
 	var w *worktree
 	keeps := false
 	if s, err := rt.Get(ctx, ref); err == nil {
-		if w = Of(s.CodebasePath, s.Labels); w != nil && s.State == runtime.StateRunning {
+		if w = Of(s.CodebasePath, s.Labels); w != nil && s.State.Runs() {
+			if s.State == runtime.StatePaused {
+				_ = rt.Resume(ctx, s.ID)
+			}
 			keeps = keepsWorktree(ctx, rt, s.ID, w)
 		}
 	}
