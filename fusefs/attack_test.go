@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/backing"
 	"wolffia/perm"
 )
 
@@ -295,7 +296,7 @@ func TestMountsBelowAreNotEntered(t *testing.T) {
 		}
 		h, _ := tr.acquire(tr.table.get(rootID), usePath)
 		defer h.release()
-		if _, errno := openBeneath(h.fd, "below", unix.O_PATH, 0); errno != syscall.EXDEV {
+		if _, errno := backing.OpenBeneath(h.fd, "below", unix.O_PATH, 0); errno != syscall.EXDEV {
 			t.Errorf("open: %v, want EXDEV", errno)
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/backing"
 	"wolffia/fusefs/gate"
 	"wolffia/perm"
 )
@@ -47,15 +48,15 @@ func (d *fdCache) anyOf(n *node) *handle {
 }
 
 // mode returns the presented mode of o. inside is the state inside a directory.
-func (at *attrs) mode(o *object, level perm.Level, inside states) uint32 {
-	bits := uint32(o.Mode) & 0o7777 &^ setID
-	if at.hostModes && o.typ() != unix.S_IFLNK {
-		return o.typ() | bits
+func (at *attrs) mode(o *backing.Object, level perm.Level, inside states) uint32 {
+	bits := uint32(o.Mode) & 0o7777 &^ backing.SetIDBits
+	if at.hostModes && o.Type() != unix.S_IFLNK {
+		return o.Type() | bits
 	}
-	if o.Uid != at.euid {
-		bits = bits&^0o700 | o.access<<6
+	if o.Uid != at.EUID {
+		bits = bits&^0o700 | o.Access<<6
 	}
-	switch o.typ() {
+	switch o.Type() {
 	case unix.S_IFLNK:
 		bits = 0o777
 	case unix.S_IFDIR:
@@ -71,11 +72,11 @@ func (at *attrs) mode(o *object, level perm.Level, inside states) uint32 {
 			bits &^= 0o222
 		}
 	}
-	return o.typ() | bits
+	return o.Type() | bits
 }
 
 // attr fills in the presented attributes of o. inside is the state inside a directory.
-func (at *attrs) attr(o *object, level perm.Level, inside states, a *fuse.Attr) {
+func (at *attrs) attr(o *backing.Object, level perm.Level, inside states, a *fuse.Attr) {
 	*a = fuse.Attr{
 		Ino: at.git.number(o), Size: o.Size, Blocks: o.Blocks,
 		Atime: uint64(o.Atime.Sec), Atimensec: o.Atime.Nsec,
@@ -86,10 +87,10 @@ func (at *attrs) attr(o *object, level perm.Level, inside states, a *fuse.Attr) 
 		Rdev:    uint32(unix.Mkdev(o.Rdev_major, o.Rdev_minor)),
 		Blksize: o.Blksize,
 	}
-	if at.several && level < perm.Write && o.typ() == unix.S_IFREG {
+	if at.several && level < perm.Write && o.Type() == unix.S_IFREG {
 		withhold(a)
 	}
-	if o.isDir() {
+	if o.IsDir() {
 		// The size and the link count of a directory would tell how much is hidden.
 		if l, ok := at.levels.constant(inside); !ok || l == perm.None {
 			a.Size, a.Blocks, a.Nlink = at.levels.dirSize, 8, min(a.Nlink, 1)
@@ -98,20 +99,20 @@ func (at *attrs) attr(o *object, level perm.Level, inside states, a *fuse.Attr) 
 }
 
 // fillAttr fills in the reply to a request for n's attributes.
-func (at *attrs) fillAttr(n *node, o *object, out *fuse.AttrOut) {
+func (at *attrs) fillAttr(n *node, o *backing.Object, out *fuse.AttrOut) {
 	at.attr(o, n.getLevel(), n.getState(), &out.Attr)
 	at.copiedAttr(n, &out.Attr)
 	out.SetTimeout(at.attrTimeout(n, o))
 }
 
 // fillEntry fills in the reply to a lookup of n.
-func (at *attrs) fillEntry(dir, n *node, o *object, out *fuse.EntryOut) {
+func (at *attrs) fillEntry(dir, n *node, o *backing.Object, out *fuse.EntryOut) {
 	out.NodeId = n.id
 	out.SetEntryTimeout(at.nameTimeout(dir))
 	at.attr(o, n.getLevel(), n.getState(), &out.Attr)
 	at.copiedAttr(n, &out.Attr)
 	timeout := at.attrTimeout(n, o)
-	if !o.isDir() && o.Nlink > 1 {
+	if !o.IsDir() && o.Nlink > 1 {
 		timeout = 0 // an invalidation of n has no effect until the kernel has this reply
 	}
 	out.SetAttrTimeout(timeout)
@@ -142,11 +143,11 @@ func (at *attrs) nameTimeout(dir *node) time.Duration {
 }
 
 // attrTimeout returns how long the kernel may cache the attributes of n, which are o's.
-func (at *attrs) attrTimeout(n *node, o *object) time.Duration {
+func (at *attrs) attrTimeout(n *node, o *backing.Object) time.Duration {
 	switch {
 	case at.shared(n, o), at.git.showsObjects(n):
 		return 0
-	case n.borrows() && (o.lentLinked || !at.lower.lendsNoticed(n)):
+	case n.borrows() && (o.BorrowsLinked || !at.lower.lendsNoticed(n)):
 		return at.timeout
 	case n.inUpper() && !n.isDir() && !n.borrows():
 		return max(watchedTimeout, at.timeout) // nothing else changes it
@@ -164,8 +165,8 @@ func (at *attrs) attrTimeout(n *node, o *object) time.Duration {
 // shared reports whether n's inode is also known by other names. To the kernel those are
 // inodes of their own, which an operation on n does not change: it must ask each time. A
 // removed name counts as long as it is open.
-func (at *attrs) shared(n *node, o *object) bool {
-	if o.isDir() || o.Nlink <= 1 && !at.table.aliased(n) {
+func (at *attrs) shared(n *node, o *backing.Object) bool {
+	if o.IsDir() || o.Nlink <= 1 && !at.table.aliased(n) {
 		return false
 	}
 	added, known := at.table.alias(n)
@@ -211,13 +212,13 @@ func (t *tree) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut)
 // watchLinked begins to watch n, whose object is o, if it is a file of the host that has names
 // elsewhere. It does so when the kernel asks for the second time: a watch takes as long as an
 // answer for each file, and a process that walks a new tree once would wait for that.
-func (at *attrs) watchLinked(n *node, o *object) {
+func (at *attrs) watchLinked(n *node, o *backing.Object) {
 	if !n.isRegular() || o.Nlink <= 1 || !at.watch.accepts(n) || n.inUpper() || n.borrows() || at.shared(n, o) ||
 		!n.asked.Swap(true) {
 		return
 	}
 	if h, errno := at.acquire(n, usePath); errno == 0 {
-		at.watch.addFile(n, o.ident, h.fd)
+		at.watch.addFile(n, o.ID, h.fd)
 		h.release()
 	}
 }

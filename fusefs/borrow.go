@@ -1,11 +1,11 @@
 package fusefs
 
 import (
-	"errors"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/backing"
 	"wolffia/fusefs/cow"
 )
 
@@ -25,69 +25,26 @@ const attributes = -1
 func (n *node) borrows() bool { return n.isRegular() && n.layers != nil && n.layers.merges.Load() }
 
 // mayBorrow reports whether the host's file o at n may be borrowed.
-func (u *upperLayer) mayBorrow(n *node, o *object) bool {
+func (u *upperLayer) mayBorrow(n *node, o *backing.Object) bool {
 	parent, _ := u.table.place(n)
-	return o.typ() == unix.S_IFREG && int64(o.Size) >= u.borrow && parent != nil && parent.merges() && u.ownMode(o)&0o400 != 0
-}
-
-// borrowFile gives the empty file to the attributes of the host's file o at path, with a hole for
-// its content, and has that on the disk: without the marks it would be a file of zeros.
-func (b *backing) borrowFile(to int, o *object, path string) syscall.Errno {
-	err := unix.Ftruncate(to, int64(o.Size))
-	if err == nil {
-		err = unix.Fsetxattr(to, cow.AttrLower, []byte(path), 0)
-	}
-	if err == nil {
-		err = unix.Fsetxattr(to, cow.AttrData, []byte(cow.DataLower), 0)
-	}
-	if err == nil {
-		err = unix.Fchmod(to, b.ownMode(o))
-	}
-	if err != nil {
-		return errnoOf(err)
-	}
-	if errno := b.setTimes(to, o); errno != 0 {
-		return errno
-	}
-	return errnoOf(unix.Fsync(to))
+	return o.Type() == unix.S_IFREG && int64(o.Size) >= u.borrow && parent != nil && parent.merges() && u.OwnMode(o)&0o400 != 0
 }
 
 // readBorrow returns where the content of the upper layer's file o at a is; "": in itself.
-func (u *upperLayer) readBorrow(a fdName, o *object) (path string, errno syscall.Errno) {
+func (u *upperLayer) readBorrow(a backing.At, o *backing.Object) (path string, errno syscall.Errno) {
 	if int64(o.Size) < u.borrow || int64(o.Blocks)*512 > maxBorrowBlocks {
 		return "", 0
 	}
-	fd, errno := openBeneath(a.fd, a.name, unix.O_PATH|unix.O_NOFOLLOW, 0)
+	fd, errno := backing.OpenBeneath(a.FD, a.Name, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if errno != 0 {
 		return "", errno
 	}
 	defer unix.Close(fd)
-	errno = u.asOwner(fd, func() (err error) { // reading an attribute needs the permission to read
-		path, err = borrowMark(procPath(fd))
+	errno = u.AsOwner(fd, func() (err error) { // reading an attribute needs the permission to read
+		path, err = backing.BorrowMark(backing.ProcPath(fd))
 		return err
 	})
 	return path, errno
-}
-
-// borrowMark reads the marks of the file at the path of /proc.
-func borrowMark(proc string) (string, error) {
-	buf := make([]byte, unix.PathMax)
-	n, err := unix.Getxattr(proc, cow.AttrData, buf)
-	switch {
-	case errors.Is(err, unix.ENODATA):
-		return "", nil
-	case err != nil:
-		return "", err
-	case string(buf[:n]) != cow.DataLower:
-		return "", syscall.EIO
-	}
-	if n, err = unix.Getxattr(proc, cow.AttrLower, buf); err != nil {
-		return "", err
-	}
-	if path := string(buf[:n]); cow.ValidPath(path) {
-		return path, nil
-	}
-	return "", syscall.EIO
 }
 
 // openBorrowed is acquireLocked with useRead for n, which borrows. It is the file that the host
@@ -99,13 +56,13 @@ func (lo *lowerLayer) openBorrowed(n *node) (*handle, syscall.Errno) {
 	}
 	defer lower.release()
 	if h := lo.fds.cached(n, useRead); h != nil {
-		if sameInode(h.fd, lower.fd) {
+		if backing.SameInode(h.fd, lower.fd) {
 			return h, 0
 		}
 		h.release()
 		lo.fds.close(n, useRead)
 	}
-	fd, errno := lo.openProc(lower.fd, unix.O_RDONLY)
+	fd, errno := lo.OpenProc(lower.fd, unix.O_RDONLY)
 	if errno != 0 {
 		return nil, errno
 	}
@@ -115,25 +72,25 @@ func (lo *lowerLayer) openBorrowed(n *node) (*handle, syscall.Errno) {
 // lend completes o, the attributes of n, which borrows, by those of the content: its size, and
 // when it was changed if that was after the sandbox has set its attributes. The caller holds
 // lo.renameMu.
-func (lo *lowerLayer) lend(n *node, o *object) {
+func (lo *lowerLayer) lend(n *node, o *backing.Object) {
 	h, errno := lo.half(n)
 	if errno != 0 {
 		return // the size stays the last known one
 	}
 	defer h.release()
-	host, errno := lo.stat(fdName{fd: h.fd})
+	host, errno := lo.Stat(backing.At{FD: h.fd})
 	if errno != 0 {
 		return
 	}
 	o.Size, o.Blocks = host.Size, host.Blocks
-	o.lentLinked = host.Nlink > 1
+	o.BorrowsLinked = host.Nlink > 1
 	if host.Mtime.Sec > o.Ctime.Sec || host.Mtime.Sec == o.Ctime.Sec && host.Mtime.Nsec > o.Ctime.Nsec {
 		o.Mtime = host.Mtime
 	}
 }
 
 // statBorrower is statNode for n, which borrows.
-func (lo *lowerLayer) statBorrower(n *node) (*object, syscall.Errno) {
+func (lo *lowerLayer) statBorrower(n *node) (*backing.Object, syscall.Errno) {
 	lo.renameMu.RLock()
 	defer lo.renameMu.RUnlock()
 	h, errno := lo.acquireLocked(n, usePath)
@@ -141,7 +98,7 @@ func (lo *lowerLayer) statBorrower(n *node) (*object, syscall.Errno) {
 		return nil, errno
 	}
 	defer h.release()
-	o, errno := lo.examine(fdName{fd: h.fd})
+	o, errno := lo.Examine(backing.At{FD: h.fd})
 	if errno == 0 && n.borrows() {
 		lo.lend(n, o)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/backing"
 	"wolffia/fusefs/gate"
 )
 
@@ -91,7 +92,7 @@ func uncut(keep int64) int64 {
 // copying calls f, which copies size bytes of n, and lets the rules change meanwhile if they are
 // many.
 func (cs *contents) copying(o gate.Op, in *fuse.InHeader, n *node, size int64, f func() syscall.Errno) syscall.Errno {
-	if size <= copyStep {
+	if size <= backing.CopyStep {
 		return f()
 	}
 	return cs.splitRules(o, in, n, f)
@@ -138,7 +139,7 @@ func (cs *contents) sharedOutside(n *node) (bool, syscall.Errno) {
 	defer h.release()
 	var st unix.Stat_t
 	if err := unix.Fstat(h.fd, &st); err != nil {
-		return false, errnoOf(err)
+		return false, backing.Errno(err)
 	}
 	if parent, _ := cs.table.place(n); st.Nlink == 0 || st.Nlink == 1 && parent != nil {
 		return false, 0
@@ -233,10 +234,10 @@ func (cs *contents) truncate(n *node, size int64) syscall.Errno {
 
 // resize sets the size of the file that h is open for writing of.
 func (cs *contents) resize(h *handle, size int64) syscall.Errno {
-	grown, errno := cs.quota.grow(h.node, h.fd, 0, 0)
+	grown, errno := cs.Quota.Grow(h.node.ident(), h.fd, 0, 0)
 	if errno != 0 {
 		return errno
 	}
 	defer grown()
-	return retry(func() error { return unix.Ftruncate(h.fd, size) })
+	return backing.Retry(func() error { return unix.Ftruncate(h.fd, size) })
 }

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/backing"
 	"wolffia/internal/test/testenv"
 	"wolffia/internal/test/wait"
 )
@@ -358,7 +359,7 @@ func TestCopiedQuota(t *testing.T) {
 		}
 		var st unix.Statfs_t
 		ok(t, "statfs", unix.Statfs(c.dir, &st))
-		if free := int64(st.Bavail) * st.Frsize; free > 2*objectCost {
+		if free := int64(st.Bavail) * st.Frsize; free > 2*backing.ObjectCost {
 			t.Errorf("statfs tells of %d bytes", free)
 		}
 		c.discard(t, "many")

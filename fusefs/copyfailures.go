@@ -59,7 +59,7 @@ func (f *copyFailures) recently(at string) syscall.Errno {
 
 // add records that the .git at a path could not be copied, and returns the errno for it.
 func (f *copyFailures) add(at string, err error) (errno syscall.Errno) {
-	f.logger.Error("copy the host's git directory", "of", at, "error", err)
+	f.Logger.Error("copy the host's git directory", "of", at, "error", err)
 	again := retrySoon
 	if !errors.As(err, &errno) || !slices.Contains(passing, errno) {
 		errno, again = syscall.EACCES, retryAfter

@@ -6,6 +6,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/backing"
 	"wolffia/fusefs/gate"
 	"wolffia/internal/sys/beneath"
 )
@@ -40,9 +41,9 @@ func (cs *contents) copyUp(o gate.Op, in *fuse.InHeader, n *node, keep int64) sy
 	keep = uncut(keep)
 	cost := min(int64(obj.Blocks)*512, max(keep, 0))
 	if !c.over {
-		cost += objectCost
+		cost += backing.ObjectCost
 	}
-	if errno := cs.quota.reserve(cost); errno != 0 {
+	if errno := cs.Quota.Reserve(cost); errno != 0 {
 		return errno
 	}
 	actual := int64(0)
@@ -53,7 +54,7 @@ func (cs *contents) copyUp(o gate.Op, in *fuse.InHeader, n *node, keep int64) sy
 	if errno == 0 {
 		actual, errno = cs.placeCopy(n, obj, &c)
 	}
-	cs.quota.release(cost - actual)
+	cs.Quota.Release(cost - actual)
 	if c.name != "" {
 		cs.copied.removeWork(c.name, false)
 	}
@@ -66,12 +67,12 @@ func (cs *contents) copyUp(o gate.Op, in *fuse.InHeader, n *node, keep int64) sy
 
 // original opens the object that n is copied from, and returns its attributes: those of the upper
 // layer if n borrows. With keep 0 its content does not matter.
-func (cs *contents) original(n *node, keep int64) (*handle, *object, syscall.Errno) {
+func (cs *contents) original(n *node, keep int64) (*handle, *backing.Object, syscall.Errno) {
 	h, errno := cs.acquire(n, usePath)
 	if errno != 0 {
 		return nil, nil, errno
 	}
-	o, errno := cs.examine(fdName{fd: h.fd})
+	o, errno := cs.Examine(backing.At{FD: h.fd})
 	if errno == 0 && n.borrows() && keep != 0 {
 		cs.renameMu.RLock()
 		cs.lower.lend(n, o)
@@ -91,7 +92,7 @@ func (cs *contents) original(n *node, keep int64) (*handle, *object, syscall.Err
 
 // noteAhead records what the host has where n is, open as fd, and has the record on the disk: as
 // the copy, before that has a name.
-func (cs *contents) noteAhead(n *node, o *object, fd int, c *upperCopy) syscall.Errno {
+func (cs *contents) noteAhead(n *node, o *backing.Object, fd int, c *upperCopy) syscall.Errno {
 	if c.over {
 		return 0 // it was recorded before
 	}
@@ -106,54 +107,54 @@ func (cs *contents) noteAhead(n *node, o *object, fd int, c *upperCopy) syscall.
 		c.borrows = false
 		return 0
 	}
-	if errno := cs.copied.note(c.path, o, func() (int, syscall.Errno) { return cs.openProc(fd, unix.O_RDONLY) }); errno != 0 || !n.isRegular() {
+	if errno := cs.copied.note(c.path, o, func() (int, syscall.Errno) { return cs.OpenProc(fd, unix.O_RDONLY) }); errno != 0 || !n.isRegular() {
 		return errno
 	}
 	if err := cs.copied.log.Sync(); err != nil {
-		cs.logger.Error("record what the host has", "error", err)
+		cs.Logger.Error("record what the host has", "error", err)
 		return syscall.EIO
 	}
 	return 0
 }
 
 // copyObject fills c with a copy of o, which is open as from.
-func (cs *contents) copyObject(c *upperCopy, from int, o *object, keep int64) (errno syscall.Errno) {
+func (cs *contents) copyObject(c *upperCopy, from int, o *backing.Object, keep int64) (errno syscall.Errno) {
 	work := cs.copied.work
-	switch o.typ() {
+	switch o.Type() {
 	case unix.S_IFREG:
-		tmp, errno := newTempFile(work)
+		tmp, errno := backing.NewTempFile(work)
 		if errno != 0 {
 			return errno
 		}
-		c.fd, c.name = tmp.fd, tmp.name
+		c.fd, c.name = tmp.FD, tmp.Name
 		if c.borrows {
-			return cs.borrowFile(c.fd, o, c.path)
+			return cs.BorrowFile(c.fd, o, c.path)
 		}
-		return cs.copyFile(c.fd, from, o, keep)
+		return cs.CopyFile(c.fd, from, o, keep)
 	case unix.S_IFLNK:
 		target, err := beneath.Readlink(from, "")
 		if err != nil {
-			return errnoOf(err)
+			return backing.Errno(err)
 		}
 		name := cs.copied.temp()
 		if err := unix.Symlinkat(target, work, name); err != nil {
-			return errnoOf(err)
+			return backing.Errno(err)
 		}
 		c.name = name
 	case unix.S_IFIFO, unix.S_IFSOCK:
 		name := cs.copied.temp()
-		if err := unix.Mknodat(work, name, o.typ()|cs.ownMode(o), 0); err != nil {
-			return errnoOf(err)
+		if err := unix.Mknodat(work, name, o.Type()|cs.OwnMode(o), 0); err != nil {
+			return backing.Errno(err)
 		}
 		c.name = name
 	default:
 		return syscall.EPERM // a device
 	}
-	if c.fd, errno = openBeneath(work, c.name, unix.O_PATH|unix.O_NOFOLLOW, 0); errno != 0 {
+	if c.fd, errno = backing.OpenBeneath(work, c.name, unix.O_PATH|unix.O_NOFOLLOW, 0); errno != 0 {
 		return errno
 	}
 	times := []unix.Timespec{
 		{Sec: o.Atime.Sec, Nsec: int64(o.Atime.Nsec)}, {Sec: o.Mtime.Sec, Nsec: int64(o.Mtime.Nsec)},
 	}
-	return errnoOf(unix.UtimesNanoAt(work, c.name, times, unix.AT_SYMLINK_NOFOLLOW))
+	return backing.Errno(unix.UtimesNanoAt(work, c.name, times, unix.AT_SYMLINK_NOFOLLOW))
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/backing"
 	"wolffia/fusefs/gate"
 	"wolffia/internal/git/gitguard"
 	"wolffia/internal/sys/beneath"
@@ -14,7 +15,7 @@ import (
 
 // newName is the common part of all operations that make a name. The gate decides by the name
 // alone, so its answer does not tell whether the name exists. do makes the entry, an object of the
-// type typ, whose directory is open as d, and fills in the reply.
+// type backing.Type, whose directory is open as d, and fills in the reply.
 func (t *tree) newName(o gate.Op, in *fuse.InHeader, name string, typ uint32, do func(e *entry, d *openDir) syscall.Errno) fuse.Status {
 	e, errno := t.entry(in.NodeId, name)
 	if errno == 0 {
@@ -69,7 +70,7 @@ func (t *tree) newName(o gate.Op, in *fuse.InHeader, name string, typ uint32, do
 // make makes name in d if the quota has room, by calling create with a directory and a name. In a
 // copied tree d has an upper half afterwards.
 func (t *tree) make(d *openDir, name string, isDir bool, create func(dir int, name string) syscall.Errno) syscall.Errno {
-	if errno := t.quota.reserve(objectCost); errno != 0 {
+	if errno := t.Quota.Reserve(backing.ObjectCost); errno != 0 {
 		if _, _, absent := t.statEntry(*d, name); absent == 0 {
 			return syscall.EEXIST
 		}
@@ -82,7 +83,7 @@ func (t *tree) make(d *openDir, name string, isDir bool, create func(dir int, na
 		errno = t.copied.makeUpper(d, name, isDir, create)
 	}
 	if errno != 0 {
-		t.quota.release(objectCost)
+		t.Quota.Release(backing.ObjectCost)
 	}
 	return errno
 }
@@ -90,7 +91,7 @@ func (t *tree) make(d *openDir, name string, isDir bool, create func(dir int, na
 // taken returns the errno for e, which turned out to exist: EACCES if it is hidden.
 func (t *tree) taken(o gate.Op, in *fuse.InHeader, e *entry, d openDir) syscall.Errno {
 	obj, _, errno := t.statEntry(d, e.name)
-	if errno == 0 && t.levels.of(e, obj.isDir()) == perm.None {
+	if errno == 0 && t.levels.of(e, obj.IsDir()) == perm.None {
 		return t.gate.deny(o, in, e.dir, e.name, perm.None, syscall.EACCES, "")
 	}
 	return syscall.EEXIST
@@ -126,14 +127,14 @@ func (t *tree) makeWithMode(o gate.Op, in *fuse.InHeader, name string, mode uint
 	if o == gate.OpMkdir {
 		typ = unix.S_IFDIR
 	}
-	mode &= 0o7777 &^ setID
+	mode &= 0o7777 &^ backing.SetIDBits
 	return t.newName(o, in, name, typ, func(e *entry, d *openDir) syscall.Errno {
 		made := mode
 		if t.copied != nil && o == gate.OpMkdir {
 			made |= 0o700 // it is moved from the work directory
 		}
 		errno := t.make(d, name, o == gate.OpMkdir, func(dir int, name string) syscall.Errno {
-			return errnoOf(create(dir, name, made))
+			return backing.Errno(create(dir, name, made))
 		})
 		if errno == syscall.EEXIST && e.recreated {
 			errno = 0
@@ -141,8 +142,8 @@ func (t *tree) makeWithMode(o gate.Op, in *fuse.InHeader, name string, mode uint
 		if errno != 0 {
 			return errno
 		}
-		if mode&t.umask != 0 || made != mode || e.recreated {
-			t.restoreMode(d.fd, name, mode)
+		if mode&t.Umask != 0 || made != mode || e.recreated {
+			t.RestoreMode(d.fd, name, mode)
 		}
 		_, errno = t.find(in, e, *d, nil, out)
 		return errno
@@ -153,7 +154,7 @@ func (t *tree) makeWithMode(o gate.Op, in *fuse.InHeader, name string, mode uint
 func (t *tree) Symlink(_ <-chan struct{}, in *fuse.InHeader, target, name string, out *fuse.EntryOut) fuse.Status {
 	return t.newName(gate.OpSymlink, in, name, unix.S_IFLNK, func(e *entry, d *openDir) syscall.Errno {
 		errno := t.make(d, name, false, func(dir int, name string) syscall.Errno {
-			return errnoOf(unix.Symlinkat(target, dir, name))
+			return backing.Errno(unix.Symlinkat(target, dir, name))
 		})
 		if errno == 0 {
 			_, errno = t.find(in, e, *d, nil, out)
@@ -190,15 +191,15 @@ func (t *tree) Link(_ <-chan struct{}, in *fuse.LinkIn, name string, out *fuse.E
 		}
 		defer h.release()
 		if t.guard.isRead(e.dir, name) {
-			var o *object
-			if o, errno = t.stat(fdName{fd: h.fd}); errno == 0 {
+			var o *backing.Object
+			if o, errno = t.Stat(backing.At{FD: h.fd}); errno == 0 {
 				errno = t.guard.allowFile(&t.gate, gate.OpLink, &in.InHeader, e, o)
 			}
 			if errno != 0 {
 				return errno
 			}
 		}
-		errno = t.make(d, name, false, func(dir int, name string) syscall.Errno { return t.linkFD(h.fd, dir, name) })
+		errno = t.make(d, name, false, func(dir int, name string) syscall.Errno { return t.LinkFD(h.fd, dir, name) })
 		if errno == 0 {
 			if !src.apart.Load() {
 				t.links.Add(1)
@@ -231,7 +232,7 @@ func (t *tree) Readlink(_ <-chan struct{}, in *fuse.InHeader) ([]byte, fuse.Stat
 	defer h.release()
 	target, err := beneath.Readlink(h.fd, "")
 	if err != nil {
-		return nil, fuse.Status(errnoOf(err))
+		return nil, fuse.Status(backing.Errno(err))
 	}
 	return []byte(target), fuse.OK
 }
@@ -240,10 +241,10 @@ func (t *tree) Readlink(_ <-chan struct{}, in *fuse.InHeader) ([]byte, fuse.Stat
 func (t *tree) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fuse.CreateOut) fuse.Status {
 	out.OpenFlags = fuse.FOPEN_KEEP_CACHE | fuse.FOPEN_NOFLUSH
 	return t.newName(gate.OpCreate, &in.InHeader, name, unix.S_IFREG, func(e *entry, d *openDir) syscall.Errno {
-		mode := in.Mode & 0o7777 &^ setID
+		mode := in.Mode & 0o7777 &^ backing.SetIDBits
 		file := -1
 		errno := t.make(d, name, false, func(dir int, name string) (errno syscall.Errno) {
-			file, errno = openBeneath(dir, name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, mode)
+			file, errno = backing.OpenBeneath(dir, name, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, mode)
 			return errno
 		})
 		if errno == syscall.EEXIST && in.Flags&unix.O_EXCL == 0 {
@@ -253,12 +254,12 @@ func (t *tree) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fu
 			lookupResult{fd: file}.close()
 			return errno
 		}
-		if mode&t.umask != 0 {
-			errno = errnoOf(unix.Fchmod(file, mode))
+		if mode&t.Umask != 0 {
+			errno = backing.Errno(unix.Fchmod(file, mode))
 		}
-		var obj *object
+		var obj *backing.Object
 		if errno == 0 {
-			obj, errno = t.examine(fdName{fd: file})
+			obj, errno = t.Examine(backing.At{FD: file})
 		}
 		if errno != 0 {
 			unix.Close(file)
@@ -282,8 +283,8 @@ func (t *tree) openExisting(in *fuse.CreateIn, e *entry, d openDir, out *fuse.Cr
 	if errno != 0 {
 		return errno
 	}
-	hosts := t.copied != nil && !(d.upper && a.fd == d.fd)
-	if obj, errno := t.examine(a); errno != 0 || obj.typ() != unix.S_IFREG {
+	hosts := t.copied != nil && !(d.upper && a.FD == d.fd)
+	if obj, errno := t.Examine(a); errno != 0 || obj.Type() != unix.S_IFREG {
 		return syscall.EEXIST // the kernel opens an object that is not a regular file without asking
 	} else if in.Flags&unix.O_TRUNC != 0 && (obj.Nlink > 1 || hosts) {
 		return syscall.ESTALE // the kernel looks it up again, and asks for open and truncate apart

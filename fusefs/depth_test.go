@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"wolffia/fusefs/backing"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -61,7 +63,7 @@ func TestOrphansAreCheapInTheDeep(t *testing.T) {
 }
 
 // A file that has lost its name is judged by the last it had, also when the directory
-// that it was in has lost its own, and is forgotten.
+// that it was in has lost its own, and is backing.Forgotten.
 func TestRulesOfOrphansInTheDeep(t *testing.T) {
 	mounted(t, setup{Parse: []string{"/=write"}}, func(t *testing.T, c *client) {
 		var files []*os.File
@@ -89,25 +91,25 @@ func TestDepthIsBounded(t *testing.T) {
 		dir, err := unix.Open(c.dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		ok(t, "open", err)
 		n := 0
-		for ; n < 2*maxDepth; n++ {
+		for ; n < 2*backing.MaxDepth; n++ {
 			if dir, err = descend(dir, name); err != nil {
 				break
 			}
 		}
 		wantErrno(t, "mkdir", err, unix.ENAMETOOLONG)
-		if n != maxDepth+1 { // the last is empty for ever
-			t.Errorf("%d directories below one another, want %d", n, maxDepth+1)
+		if n != backing.MaxDepth+1 { // the last is empty for ever
+			t.Errorf("%d directories below one another, want %d", n, backing.MaxDepth+1)
 		}
 		wantErrno(t, "mkfifo", unix.Mkfifoat(dir, "x", 0o644), unix.ENAMETOOLONG)
 		unix.Close(dir)
 
 		// A tree of half the depth, and a file that is open in it, go below another.
-		half := bottom(t, c.at("."), "half", maxDepth/2)
+		half := bottom(t, c.at("."), "half", backing.MaxDepth/2)
 		defer unix.Close(half)
 		f, err := unix.Openat(half, "file", unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC, 0o644)
 		ok(t, "create", err)
 		defer unix.Close(f)
-		other := bottom(t, c.at("."), "other", maxDepth-10)
+		other := bottom(t, c.at("."), "other", backing.MaxDepth-10)
 		defer unix.Close(other)
 		ok(t, "move it down", unix.Renameat(unix.AT_FDCWD, c.at("half"), other, "half"))
 		var st unix.Stat_t

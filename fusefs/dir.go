@@ -7,6 +7,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/backing"
 	"wolffia/fusefs/gate"
 	"wolffia/perm"
 )
@@ -21,7 +22,7 @@ func (t *tree) ReadDir(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryLis
 // ReadDirPlus lists a directory and looks each entry up, which saves the kernel a request
 // for each.
 func (t *tree) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
-	scratch := new(object)
+	scratch := new(backing.Object)
 	return t.list(gate.OpReaddirplus, in, func(e *entry, dir openDir, d fuse.DirEntry) bool {
 		known := t.table.child(e.dir, e.name)
 		if t.kernel.knows(known, e.dir) || e.name == "." || e.name == ".." {
@@ -33,14 +34,14 @@ func (t *tree) ReadDirPlus(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntr
 		switch {
 		case errno == syscall.ENOENT:
 			return true
-		case errno != 0 || r.obj.isMount(): // a lookup returns why
+		case errno != 0 || r.obj.IsMount(): // a lookup returns why
 			r.close()
 			return out.AddDirLookupEntry(d) != nil
-		case t.levels.of(e, r.obj.isDir()) == perm.None: // not the kind that the directory said
+		case t.levels.of(e, r.obj.IsDir()) == perm.None: // not the kind that the directory said
 			r.close()
 			return true
 		}
-		d.Mode = r.obj.typ()
+		d.Mode = r.obj.Type()
 		reply := out.AddDirLookupEntry(d)
 		if reply == nil {
 			r.close()
@@ -85,14 +86,14 @@ func (t *tree) list(o gate.Op, in *fuse.ReadIn, add func(*entry, openDir, fuse.D
 			return fuse.OK
 		}
 	}
-	fd, errno := t.openList(h.fd)
+	fd, errno := t.OpenList(h.fd)
 	if errno != 0 {
 		return fuse.Status(errno)
 	}
 	defer unix.Close(fd)
 	if offset != 0 {
 		if _, err := unix.Seek(fd, int64(offset), unix.SEEK_SET); err != nil {
-			return fuse.Status(errnoOf(err))
+			return fuse.Status(backing.Errno(err))
 		}
 	}
 	last, errno := t.entries(dir, fd, offset, add)
@@ -114,7 +115,7 @@ func (t *tree) entries(dir *node, fd int, offset uint64, add func(*entry, openDi
 			continue
 		}
 		if err != nil {
-			return 0, errnoOf(err)
+			return 0, backing.Errno(err)
 		}
 		if n == 0 {
 			return offset, 0
@@ -136,25 +137,25 @@ func (t *tree) visible(e *entry, fd int, d *fuse.DirEntry) bool {
 	switch e.name {
 	case "..":
 		if e.dir.id == rootID {
-			d.Ino = e.dir.ident().ino // not that of the directory above the tree
+			d.Ino = e.dir.ident().Ino // not that of the directory above the tree
 		}
 		return true
 	case ".":
 		return true
 	}
-	own := strings.HasPrefix(e.name, ownPrefix) || t.levels.owns(e.dir.getState(), e.name)
+	own := strings.HasPrefix(e.name, backing.OwnPrefix) || t.levels.owns(e.dir.getState(), e.name)
 	if own || t.git.isRemovedDir(fd, e.dir, e.name) {
 		return false // the sandbox's own .git was the first
 	}
-	if t.git != nil && e.dir.ident().dev != t.git.device {
+	if t.git != nil && e.dir.ident().Dev != t.git.device {
 		d.Ino |= apartBit // as privateGit.number
 	}
 	if d.Mode&unix.S_IFMT == 0 { // a file system without types in its listings
-		obj, errno := t.stat(fdName{fd, e.name})
+		obj, errno := t.Stat(backing.At{FD: fd, Name: e.name})
 		if errno != 0 {
 			return false
 		}
-		d.Mode = obj.typ()
+		d.Mode = obj.Type()
 	}
 	return t.levels.of(e, d.Mode&unix.S_IFMT == unix.S_IFDIR) != perm.None
 }
@@ -173,7 +174,7 @@ func (t *tree) FsyncDir(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
 		return fuse.Status(errno)
 	}
 	defer h.release()
-	fd, errno := t.openList(h.fd)
+	fd, errno := t.OpenList(h.fd)
 	if errno != 0 {
 		return fuse.Status(errno)
 	}

@@ -29,7 +29,7 @@ var directly = [gate.Ops]bool{gate.OpLookup: true, gate.OpGetattr: true, gate.Op
 func (r *responder) answerDirectly(o gate.Op, b *device.Buffers, n int) (size int) {
 	defer func() {
 		if v := recover(); v != nil {
-			size = b.Reply(syscall.Errno(panicked(r.tree.logger, v)), 0)
+			size = b.Reply(syscall.Errno(panicked(r.tree.Logger, v)), 0)
 		}
 	}()
 	switch {

@@ -152,7 +152,7 @@ func TestOddMessages(t *testing.T) {
 	defer tr.close()
 	b := testBuffers(t)
 	broken := new(tree) // without a table
-	broken.root, broken.logger = new(handle), tr.logger
+	broken.root, broken.Logger = new(handle), tr.Logger
 	for _, test := range []struct {
 		what string
 		o    gate.Op

@@ -20,7 +20,7 @@
 // setattr.go). It has parts, each of which owns its state and locks, and all share the names:
 //
 //   - names: the nodes, and the ways to what they name (names.go, reach.go, opendir.go); with
-//     backing, which knows descriptors only
+//     package backing, which knows descriptors only
 //   - levels and gatekeeper: what the rules allow, and the denials
 //   - attrs: what is presented, and for how long the kernel may cache it
 //   - kernelCache: what the kernel must forget; package device: how
@@ -88,7 +88,7 @@
 //
 // The kernel may cache a name for an hour, because the server invalidates it when the host changes
 // something (watch.go; package fanotify). Where changes cannot be noticed it is Options.Timeout:
-// also on file systems that others than this host change (localfs.go). In watched directories the
+// also on file systems that others than this host change (backing.LocalOnly). In watched directories the
 // server holds open what the kernel knows: the kernel opens files without asking, and the host may
 // replace one before its first use.
 //

@@ -9,6 +9,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/backing"
 	"wolffia/fusefs/echo"
 	"wolffia/fusefs/fanotify"
 	"wolffia/perm"
@@ -137,7 +138,7 @@ func presented(n *node) uint64 {
 	if n.layers != nil {
 		return n.layers.ino.Load()
 	}
-	return n.ident().ino
+	return n.ident().Ino
 }
 
 // DropHostChanges drops the host's changes so far. Options.OnHostChange is called at the next one.
@@ -159,7 +160,7 @@ func (es *echoes) drop() {
 func (s *Server) HostChanges(thread int) *echo.Batch {
 	es := s.tree.echoes
 	es.thread.Store(uint32(thread))
-	b := &echo.Batch{Probe: ownPrefix + rand.Text()}
+	b := &echo.Batch{Probe: backing.OwnPrefix + rand.Text()}
 	replaced, removed := es.fill(b)
 	// With no lock held: the kernel may wait for an answer first.
 	for at, id := range replaced {
@@ -248,29 +249,29 @@ func (es *echoes) change(at place, n *notedChange) (c *echo.Change, ok bool) {
 		if n.mask&unix.FAN_ONDIR != 0 {
 			c.Type = unix.S_IFDIR
 		}
-	case errno != 0 || es.levels.of(&e, obj.isDir()) == perm.None:
+	case errno != 0 || es.levels.of(&e, obj.IsDir()) == perm.None:
 		return nil, false
 	case n.mask&fanotify.NameMask != 0 && !es.same(n, obj):
-		c.Kind, c.Type = echo.Made, obj.typ()
+		c.Kind, c.Type = echo.Made, obj.Type()
 	case n.mask&(fanotify.NameMask|unix.FAN_MODIFY|unix.FAN_CLOSE_WRITE) != 0:
 		c.Kind = echo.Written
 	default:
 		c.Kind = echo.Touched
 	}
 	// A program whose file is open for writing cannot be executed (ETXTBSY in execve(2)).
-	c.Closed = obj != nil && obj.typ() == unix.S_IFREG && obj.Mode&0o111 == 0 && c.Kind != echo.Touched
+	c.Closed = obj != nil && obj.Type() == unix.S_IFREG && obj.Mode&0o111 == 0 && c.Kind != echo.Touched
 	n.kind, n.typ = c.Kind, c.Type
 	return c, true
 }
 
 // same reports whether o is the object that the name had before the change.
-func (es *echoes) same(n *notedChange, o *object) bool {
+func (es *echoes) same(n *notedChange, o *backing.Object) bool {
 	before := es.table.get(n.node)
-	return before != nil && before.ident() == o.ident
+	return before != nil && before.ident() == o.ID
 }
 
 // look returns the object at e. The caller holds rulesMu.
-func (es *echoes) look(e *entry) (*object, syscall.Errno) {
+func (es *echoes) look(e *entry) (*backing.Object, syscall.Errno) {
 	es.renameMu.RLock()
 	defer es.renameMu.RUnlock()
 	d, errno := es.acquireEntry(e, false)

@@ -53,7 +53,7 @@ func (s *Server) Attach(root int, rules Rules, git *Git, unguarded bool) error {
 // is fast.
 func (s *Server) WarmUp(root int, rules Rules) error {
 	like := s.tree
-	t, err := emptyTree(&Options{Owner: like.attrs.owner, Logger: like.logger, FDs: 16, Memory: 1 << 20})
+	t, err := emptyTree(&Options{Owner: like.attrs.owner, Logger: like.Logger, FDs: 16, Memory: 1 << 20})
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/backing"
 	"wolffia/fusefs/gate"
 )
 
@@ -43,7 +44,7 @@ func readFull(fd int, buf []byte, off int64) (done int, errno syscall.Errno) {
 			continue
 		}
 		if err != nil {
-			return 0, errnoOf(err)
+			return 0, backing.Errno(err)
 		}
 		if n == 0 {
 			break
@@ -63,13 +64,13 @@ func (t *tree) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, 
 	defer h.release()
 	off, flags := int64(in.Offset), 0
 	if in.Flags&unix.O_APPEND != 0 && in.WriteFlags&fuse.WRITE_CACHE == 0 {
-		off, flags = atEnd, unix.RWF_APPEND
+		off, flags = backing.AtEnd, unix.RWF_APPEND
 	}
 	end := endOf(h.fd, off) + int64(len(data))
 	if errno := t.guard.allowSize(&t.gate, gate.OpWrite, &in.InHeader, h.node, end); errno != 0 {
 		return 0, fuse.Status(errno)
 	}
-	grown, errno := t.quota.grow(h.node, h.fd, off, int64(len(data)))
+	grown, errno := t.Quota.Grow(h.node.ident(), h.fd, off, int64(len(data)))
 	if errno != 0 {
 		return 0, fuse.Status(errno)
 	}
@@ -81,7 +82,7 @@ func (t *tree) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, 
 			continue
 		}
 		if err != nil && done == 0 {
-			return 0, fuse.Status(errnoOf(err))
+			return 0, fuse.Status(backing.Errno(err))
 		}
 		if err != nil || n == 0 {
 			break // a short write: the next one returns the error
@@ -93,10 +94,10 @@ func (t *tree) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32, 
 	return uint32(done), fuse.OK
 }
 
-// endOf returns off, or of atEnd the size of the file.
+// endOf returns off, or of backing.AtEnd the size of the file.
 func endOf(fd int, off int64) int64 {
 	var st unix.Stat_t
-	if off != atEnd || unix.Fstat(fd, &st) != nil {
+	if off != backing.AtEnd || unix.Fstat(fd, &st) != nil {
 		return off
 	}
 	return st.Size
@@ -137,12 +138,14 @@ func (t *tree) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status {
 	if errno := t.guard.allowSize(&t.gate, gate.OpFallocate, &in.InHeader, h.node, int64(in.Offset)+size); errno != 0 {
 		return fuse.Status(errno)
 	}
-	grown, errno := t.quota.grow(h.node, h.fd, int64(in.Offset), size)
+	grown, errno := t.Quota.Grow(h.node.ident(), h.fd, int64(in.Offset), size)
 	if errno != 0 {
 		return fuse.Status(errno)
 	}
 	defer grown()
-	return fuse.Status(retry(func() error { return unix.Fallocate(h.fd, in.Mode, int64(in.Offset), int64(in.Length)) }))
+	return fuse.Status(backing.Retry(func() error {
+		return unix.Fallocate(h.fd, in.Mode, int64(in.Offset), int64(in.Length))
+	}))
 }
 
 // Lseek finds data and holes. Nothing else uses the descriptor's own offset.
@@ -157,7 +160,7 @@ func (t *tree) Lseek(_ <-chan struct{}, in *fuse.LseekIn, out *fuse.LseekOut) fu
 	}
 	n, err := unix.Seek(h.fd, int64(in.Offset), int(in.Whence))
 	if err != nil {
-		return fuse.Status(errnoOf(err))
+		return fuse.Status(backing.Errno(err))
 	}
 	out.Offset = uint64(n)
 	return fuse.OK
@@ -182,7 +185,7 @@ func (t *tree) CopyFileRange(_ <-chan struct{}, in *fuse.CopyFileRangeIn) (uint3
 	}
 	defer from.release()
 	offIn, offOut, size := int64(in.OffIn), int64(in.OffOut), int64(min(in.Len, maxCopy))
-	if t.quota != nil || offOut+size > maxGitRead {
+	if t.Quota != nil || offOut+size > maxGitRead {
 		if end, err := unix.Seek(from.fd, 0, unix.SEEK_END); err == nil {
 			size = max(0, min(size, end-offIn))
 		}
@@ -190,13 +193,13 @@ func (t *tree) CopyFileRange(_ <-chan struct{}, in *fuse.CopyFileRangeIn) (uint3
 	if errno := t.guard.allowSize(&t.gate, gate.OpCopyTo, &in.InHeader, to.node, offOut+size); errno != 0 {
 		return 0, fuse.Status(errno)
 	}
-	grown, errno := t.quota.grow(to.node, to.fd, offOut, size)
+	grown, errno := t.Quota.Grow(to.node.ident(), to.fd, offOut, size)
 	if errno != 0 {
 		return 0, fuse.Status(errno)
 	}
 	defer grown()
 	n := 0
-	errno = retry(func() (err error) {
+	errno = backing.Retry(func() (err error) {
 		n, err = unix.CopyFileRange(from.fd, &offIn, to.fd, &offOut, int(size), 0)
 		return err
 	})

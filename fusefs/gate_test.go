@@ -8,6 +8,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/backing"
 	"wolffia/perm"
 )
 
@@ -99,7 +100,7 @@ func callHidden(t *testing.T, tr *tree, m reflect.Method) (syscall.Errno, bool) 
 	root := tr.table.get(rootID)
 	h, _ := tr.acquire(root, usePath)
 	defer h.release()
-	obj, errno := tr.examine(fdName{h.fd, "file"})
+	obj, errno := tr.Examine(backing.At{FD: h.fd, Name: "file"})
 	if errno != 0 {
 		t.Fatal(errno)
 	}

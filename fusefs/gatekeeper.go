@@ -6,6 +6,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/backing"
 	"wolffia/fusefs/cow"
 	"wolffia/fusefs/gate"
 	"wolffia/internal/git/gitguard"
@@ -124,11 +125,13 @@ func (g *gatekeeper) allowedDir(o gate.Op, c *fuse.InHeader) (*node, syscall.Err
 
 // judgeDir is judgeMoved for obj, which is the entry e, at a in the directory d, and asks the gate
 // again if the level is lower by that. What is no directory of an upper layer has been judged.
-func (g *gatekeeper) judgeDir(o gate.Op, in *fuse.InHeader, e *entry, d openDir, a fdName, obj *object) syscall.Errno {
-	if !d.upper || a.fd != d.fd || !obj.isDir() {
+func (g *gatekeeper) judgeDir(
+	o gate.Op, in *fuse.InHeader, e *entry, d openDir, a backing.At, obj *backing.Object,
+) syscall.Errno {
+	if !d.upper || a.FD != d.fd || !obj.IsDir() {
 		return 0
 	}
-	fd, half, path, errno := g.openUpper(a)
+	fd, half, path, errno := g.OpenUpper(a)
 	if errno != 0 {
 		return errno
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/backing"
 	"wolffia/fusefs/fanotify"
 	"wolffia/internal/git/gitindex"
 	"wolffia/perm"
@@ -70,7 +71,7 @@ func (t *tree) answer(e *entry, out *fuse.EntryOut) fuse.Status {
 	if errno != 0 {
 		return fuse.Status(errno)
 	}
-	obj, errno := t.stat(fdName{fd: fd})
+	obj, errno := t.Stat(backing.At{FD: fd})
 	if errno != 0 {
 		unix.Close(fd)
 		return fuse.Status(errno)
@@ -79,7 +80,7 @@ func (t *tree) answer(e *entry, out *fuse.EntryOut) fuse.Status {
 	t.renameMu.RLock()
 	defer t.renameMu.RUnlock()
 	known := t.table.child(e.dir, e.name)
-	again := known != nil && known.ident() == obj.ident
+	again := known != nil && known.ident() == obj.ID
 	if n := t.enter(e, lookupResult{obj: obj, fd: fd}, out); !again {
 		t.fds.pin(n, usePath)
 		if old := t.git.monitor.answers.add(n); old != nil {
@@ -156,7 +157,7 @@ func (m *gitMonitor) lookAhead(dir *node) {
 func dup(f *os.File) (int, syscall.Errno) {
 	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 3)
 	runtime.KeepAlive(f)
-	return fd, errnoOf(err)
+	return fd, backing.Errno(err)
 }
 
 // memoryFile returns a file with that text (memfd_create(2)).
@@ -166,12 +167,12 @@ func memoryFile(text []byte) (*os.File, syscall.Errno) {
 		fd, err = unix.MemfdCreate("changed", unix.MFD_CLOEXEC)
 	}
 	if err != nil {
-		return nil, errnoOf(err)
+		return nil, backing.Errno(err)
 	}
 	f := os.NewFile(uintptr(fd), "changed")
 	if _, err := f.Write(text); err != nil {
 		_ = f.Close()
-		return nil, errnoOf(err)
+		return nil, backing.Errno(err)
 	}
 	return f, 0
 }
@@ -229,7 +230,7 @@ func (m *gitMonitor) openTop(dir *node) (at string, fd int, errno syscall.Errno)
 	}
 	defer d.release()
 	fd, err := unix.FcntlInt(uintptr(d.fd), unix.F_DUPFD_CLOEXEC, 3)
-	return at, fd, errnoOf(err)
+	return at, fd, backing.Errno(err)
 }
 
 // An insideIndex is the index of git inside, with the known state of the working tree.
@@ -306,7 +307,7 @@ func (m *gitMonitor) drop(at string) {
 		if d.follow == nil {
 			continue
 		}
-		fd, errno := openBeneath(m.root.fd, path.Join(at, d.path), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+		fd, errno := backing.OpenBeneath(m.root.fd, path.Join(at, d.path), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 		if errno != 0 {
 			continue
 		}
@@ -350,7 +351,7 @@ func (m *gitMonitor) readIndex(at string) *insideIndex {
 // readStored reads a regular file of the store, of at most that many bytes, if want accepts its
 // attributes; nil otherwise.
 func (m *gitMonitor) readStored(at string, most int64, want func(*unix.Stat_t) bool) ([]byte, syscall.Errno) {
-	fd, errno := openBeneath(m.git.store, at, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+	fd, errno := backing.OpenBeneath(m.git.store, at, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 	if errno != 0 {
 		return nil, errno
 	}
@@ -358,7 +359,7 @@ func (m *gitMonitor) readStored(at string, most int64, want func(*unix.Stat_t) b
 	defer f.Close()
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
-		return nil, errnoOf(err)
+		return nil, backing.Errno(err)
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size > most {
 		return nil, syscall.EINVAL
@@ -371,7 +372,7 @@ func (m *gitMonitor) readStored(at string, most int64, want func(*unix.Stat_t) b
 	if err == io.ErrUnexpectedEOF || err == io.EOF {
 		err = nil
 	}
-	return data[:n], errnoOf(err)
+	return data[:n], backing.Errno(err)
 }
 
 // namesOwn calls add with the path of each directory below the one at the path at in which the
@@ -386,7 +387,7 @@ func (m *gitMonitor) namesOwn(at string, add func(name string)) bool {
 	left := maxStored
 	var walk func(dir int, at string) syscall.Errno
 	walk = func(dir int, at string) syscall.Errno {
-		return m.eachName(dir, func(name string, typ uint32) syscall.Errno {
+		return m.EachName(dir, func(name string, typ uint32) syscall.Errno {
 			if name == gitName || typ != unix.S_IFDIR {
 				return 0
 			}
@@ -394,7 +395,7 @@ func (m *gitMonitor) namesOwn(at string, add func(name string)) bool {
 				return syscall.E2BIG
 			}
 			add(at + name)
-			return inDir(dir, name, func(below int) syscall.Errno { return walk(below, at+name+"/") })
+			return backing.InDir(dir, name, func(below int) syscall.Errno { return walk(below, at+name+"/") })
 		})
 	}
 	return walk(fd, "") == 0

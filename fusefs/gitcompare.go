@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/backing"
 	"wolffia/fusefs/fanotify"
 	"wolffia/internal/git/gitindex"
 	"wolffia/perm"
@@ -250,7 +251,7 @@ func (c *comparison) open(d *trackedDir) int {
 	if !d.shown {
 		return -1
 	}
-	fd, errno := openBeneath(c.root, cmp.Or(d.path, "."), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	fd, errno := backing.OpenBeneath(c.root, cmp.Or(d.path, "."), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if errno != 0 {
 		return -1
 	}
@@ -304,7 +305,7 @@ func (c *comparison) directory(d *trackedDir) {
 
 // exists reports whether the directory fd may have an entry with that name.
 func (c *comparison) exists(fd int, name string) bool {
-	_, errno := c.stat(fdName{fd, name})
+	_, errno := c.Stat(backing.At{FD: fd, Name: name})
 	return errno != syscall.ENOENT
 }
 
@@ -332,9 +333,9 @@ func (c *comparison) differs(d *trackedDir, fd int, name []byte, i int) bool {
 	case is.Mode&unix.S_IFMT != was.Mode&unix.S_IFMT, is.Size != was.Size:
 		return true
 	case is.Mode&unix.S_IFMT == unix.S_IFLNK:
-	case st.Uid == c.euid && (x&0o100 != 0) != (was.Mode&0o100 != 0):
+	case st.Uid == c.EUID && (x&0o100 != 0) != (was.Mode&0o100 != 0):
 		return true
-	case st.Uid != c.euid && x != was.Mode&executable:
+	case st.Uid != c.EUID && x != was.Mode&executable:
 		return true // the tree shows whether the server may execute it
 	}
 	return c.older(&was, &is)

@@ -1,6 +1,10 @@
 package fusefs
 
-import "syscall"
+import (
+	"syscall"
+
+	"wolffia/fusefs/backing"
+)
 
 // ownDir opens the directory of the store that has the sandbox's .git of dir, which is open as fd,
 // or a whiteout. It copies the host's .git first if the store has neither. If the host has no .git
@@ -10,12 +14,12 @@ func (p *privateGit) ownDir(dir *node, fd int, makes bool) (*handle, syscall.Err
 	if h, errno := p.storedCopy(dir); h != nil || errno != 0 {
 		return h, errno
 	}
-	switch o, errno := p.stat(fdName{fd, gitName}); {
+	switch o, errno := p.Stat(backing.At{FD: fd, Name: gitName}); {
 	case errno == syscall.ENOENT:
 		return p.stored(dir, makes)
 	case errno != 0:
 		return nil, errno
-	case o.isMount():
+	case o.IsMount():
 		return nil, syscall.EACCES // as find
 	}
 	if errno := p.copyGitDir(dir, fd); errno != 0 {
@@ -34,7 +38,7 @@ func (p *privateGit) storedCopy(dir *node) (*handle, syscall.Errno) {
 	if errno != 0 {
 		return nil, errno
 	}
-	if _, errno = p.stat(fdName{h.fd, gitName}); errno != 0 {
+	if _, errno = p.Stat(backing.At{FD: h.fd, Name: gitName}); errno != 0 {
 		h.release()
 		h = nil
 	}
@@ -73,7 +77,7 @@ func (p *privateGit) copyGitDir(dir *node, fd int) syscall.Errno {
 		p.monitor.lookAhead(dir)
 		return 0
 	}
-	if _, errno := p.stat(fdName{fd, gitName}); errno == syscall.ENOENT {
+	if _, errno := p.Stat(backing.At{FD: fd, Name: gitName}); errno == syscall.ENOENT {
 		return errno // the host has removed it meanwhile
 	}
 	return p.failed.add(at, err)

@@ -5,6 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/backing"
 	"wolffia/fusefs/cow"
 )
 
@@ -35,11 +36,11 @@ func (p *privateGit) lacksCopy(d openDir) bool {
 		return false
 	}
 	if d.upper {
-		if _, errno := p.stat(fdName{d.fd, gitName}); errno != syscall.ENOENT {
+		if _, errno := p.Stat(backing.At{FD: d.fd, Name: gitName}); errno != syscall.ENOENT {
 			return false
 		}
 	}
-	_, errno := p.stat(fdName{lower, gitName})
+	_, errno := p.Stat(backing.At{FD: lower, Name: gitName})
 	return errno == 0
 }
 
@@ -104,11 +105,11 @@ func (p *privateGit) copyGitDirUpper(dir *node, lower int, at string) error {
 	defer func() {
 		unix.Close(fd)
 		if err := cow.RemoveWork(p.copied.work, tmp); err != nil {
-			p.logger.Error("remove a temporary name", "error", err)
+			p.Logger.Error("remove a temporary name", "error", err)
 		}
 	}()
 	if err := p.host.CopyGitDir(lower, fd, at); err != nil {
-		if _, gone := p.stat(fdName{lower, gitName}); gone == syscall.ENOENT {
+		if _, gone := p.Stat(backing.At{FD: lower, Name: gitName}); gone == syscall.ENOENT {
 			return nil // the host has removed it meanwhile
 		}
 		return err
@@ -116,16 +117,16 @@ func (p *privateGit) copyGitDirUpper(dir *node, lower int, at string) error {
 	if err := cow.MarkGit(fd); err != nil {
 		return err
 	}
-	u, errno := p.usage(fd)
+	u, errno := p.Count(fd)
 	if errno == 0 {
-		errno = p.quota.reserve(u.Bytes)
+		errno = p.Quota.Reserve(u.Bytes)
 	}
 	if errno != 0 {
 		return errno
 	}
 	placed, err := p.placeGit(dir, tmp)
 	if !placed {
-		p.quota.release(u.Bytes)
+		p.Quota.Release(u.Bytes)
 	}
 	return err
 }

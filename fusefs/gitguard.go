@@ -8,6 +8,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/backing"
 	"wolffia/fusefs/cow"
 	"wolffia/fusefs/gate"
 	"wolffia/internal/git/gitguard"
@@ -33,7 +34,7 @@ const (
 	leadsAway  = "programs on the host would find their settings through the link"
 )
 
-// refuses returns the reason to refuse e as a new name of an object of the type typ, or "". The
+// refuses returns the reason to refuse e as a new name of an object of the type backing.Type, or "". The
 // directory of e is open as d.
 func (w *worktreeGuard) refuses(e *entry, d openDir, typ uint32) string {
 	switch {
@@ -50,7 +51,7 @@ func (w *worktreeGuard) refuses(e *entry, d openDir, typ uint32) string {
 	return ""
 }
 
-// leads reports whether an object of the type typ, as the entry called name of a directory with the
+// leads reports whether an object of the type backing.Type, as the entry called name of a directory with the
 // states s, is a link in the place of a directory whose names the host executes.
 func (lv *levels) leads(s states, name string, typ uint32) bool {
 	if typ != unix.S_IFLNK || name != perm.FileWay {
@@ -87,7 +88,7 @@ func (w *worktreeGuard) claim(e *entry, d openDir) (release func(), errno syscal
 		return func() {}, 0
 	}
 	release, err := cow.Claim(d.fd, e.name)
-	return release, errnoOf(err)
+	return release, backing.Errno(err)
 }
 
 // gitOpens are the beginnings of the names that git opens in each directory of a working tree.
@@ -127,14 +128,16 @@ func (w *worktreeGuard) allowSize(g *gatekeeper, o gate.Op, in *fuse.InHeader, n
 }
 
 // allowFile is allowSize for the file obj that is to have the name e.
-func (w *worktreeGuard) allowFile(g *gatekeeper, o gate.Op, in *fuse.InHeader, e *entry, obj *object) syscall.Errno {
-	if obj.typ() != unix.S_IFREG || obj.Size <= maxGitRead || !w.isRead(e.dir, e.name) {
+func (w *worktreeGuard) allowFile(
+	g *gatekeeper, o gate.Op, in *fuse.InHeader, e *entry, obj *backing.Object,
+) syscall.Errno {
+	if obj.Type() != unix.S_IFREG || obj.Size <= maxGitRead || !w.isRead(e.dir, e.name) {
 		return 0
 	}
 	return g.deny(o, in, e.dir, e.name, perm.Write, syscall.EFBIG, fillsGit)
 }
 
-// stalls reports whether an object of the type typ would stall git on the host at e: a FIFO keeps a
+// stalls reports whether an object of the type backing.Type would stall git on the host at e: a FIFO keeps a
 // program that opens it waiting until its other end is opened. Sockets cannot be opened, and
 // devices are refused everywhere.
 func (w *worktreeGuard) stalls(e *entry, typ uint32) bool {

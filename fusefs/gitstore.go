@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/backing"
 	"wolffia/fusefs/cow"
 )
 
@@ -42,7 +43,7 @@ func (p *privateGit) storePath(dir *node, name string) (string, syscall.Errno) {
 
 // openStored opens the directory at the path at of the store.
 func (p *privateGit) openStored(at string) (int, syscall.Errno) {
-	return openBeneath(p.store, at, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	return backing.OpenBeneath(p.store, at, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 }
 
 // makeStored makes the directory at the path at of the store, and those above it.
@@ -52,7 +53,7 @@ func (p *privateGit) makeStored(at string) syscall.Errno {
 			continue
 		}
 		if err := unix.Mkdirat(p.store, at[:end], 0o700); err != nil && err != unix.EEXIST {
-			return errnoOf(err)
+			return backing.Errno(err)
 		}
 	}
 	return 0
@@ -69,8 +70,8 @@ func (p *privateGit) storeHas(at string) (has, hidden bool) {
 		return true, false
 	}
 	defer unix.Close(fd)
-	o, errno := p.stat(fdName{fd, gitName})
-	hidden = errno == 0 && isWhiteout(o)
+	o, errno := p.Stat(backing.At{FD: fd, Name: gitName})
+	hidden = errno == 0 && backing.IsWhiteout(o)
 	return errno != syscall.ENOENT && !hidden, hidden
 }
 
@@ -82,12 +83,12 @@ func (p *privateGit) lift(e *entry, d openDir) (back func()) {
 	if p == nil || p.copied != nil || !p.levels.owns(e.dir.getState(), e.name) {
 		return back
 	}
-	if o, errno := p.stat(fdName{d.fd, gitName}); errno != 0 || !isWhiteout(o) || unix.Unlinkat(d.fd, gitName, 0) != nil {
+	if o, errno := p.Stat(backing.At{FD: d.fd, Name: gitName}); errno != 0 || !backing.IsWhiteout(o) || unix.Unlinkat(d.fd, gitName, 0) != nil {
 		return back
 	}
 	return func() {
 		if err := cow.MakeWhiteout(d.fd, gitName); err != nil && err != unix.EEXIST { // it was made, and only the answer failed
-			p.logger.Error("hide a removed .git again", "of", p.table.path(e.dir, ""), "error", err)
+			p.Logger.Error("hide a removed .git again", "of", p.table.path(e.dir, ""), "error", err)
 		}
 	}
 }
@@ -106,16 +107,16 @@ func (p *privateGit) leaves(e *entry, d openDir) (left, drop func(), errno sysca
 		return nil, nil, errno
 	}
 	defer host.release()
-	if _, errno := p.stat(fdName{host.fd, gitName}); errno == syscall.ENOENT {
+	if _, errno := p.Stat(backing.At{FD: host.fd, Name: gitName}); errno == syscall.ENOENT {
 		return nothing, nothing, 0
 	}
 	tmp := p.temp()
 	if err := cow.MakeWhiteout(p.work, tmp); err != nil {
-		return nil, nil, errnoOf(err)
+		return nil, nil, backing.Errno(err)
 	}
 	left = func() {
 		if err := unix.Renameat2(p.work, tmp, d.fd, gitName, unix.RENAME_NOREPLACE); err != nil {
-			p.logger.Error("hide a removed .git", "of", p.table.path(e.dir, ""), "error", err)
+			p.Logger.Error("hide a removed .git", "of", p.table.path(e.dir, ""), "error", err)
 		}
 	}
 	return left, func() { _ = unix.Unlinkat(p.work, tmp, 0) }, 0
@@ -175,7 +176,7 @@ func (p *privateGit) mirrors(r *renaming) (m mirrored, errno syscall.Errno) {
 
 // mirrorAt reports whether the store has something at the path at.
 func (p *privateGit) mirrorAt(at string) bool {
-	_, errno := p.stat(fdName{p.store, at})
+	_, errno := p.Stat(backing.At{FD: p.store, Name: at})
 	return errno == 0
 }
 
@@ -202,10 +203,10 @@ func (p *privateGit) moveStored(m mirrored) {
 		}
 	}
 	if err != nil {
-		p.logger.Error("move a private git directory", "from", from, "to", to, "error", err)
+		p.Logger.Error("move a private git directory", "from", from, "to", to, "error", err)
 	}
 	p.removedDirs.move(m.from, m.to, m.swap)
 	if err := p.host.Moved(m.from, m.to, m.swap); err != nil {
-		p.logger.Error("follow a git directory of the host", "from", m.from, "to", m.to, "error", err)
+		p.Logger.Error("follow a git directory of the host", "from", m.from, "to", m.to, "error", err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/backing"
 	"wolffia/fusefs/cow"
 	"wolffia/fusefs/fanotify"
 )
@@ -67,12 +68,12 @@ func (lo *lowerLayer) stays(n *node) bool {
 	lo.table.mu.RLock()
 	path := n.layers.lowerPath()
 	lo.table.mu.RUnlock()
-	fd, errno := openBeneath(lo.top.fd, path, unix.O_PATH|unix.O_NOFOLLOW, 0)
+	fd, errno := backing.OpenBeneath(lo.top.fd, path, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if errno != 0 {
 		return false
 	}
 	defer unix.Close(fd)
-	return sameInode(h.fd, fd)
+	return backing.SameInode(h.fd, fd)
 }
 
 // lentChanged makes the kernel read files again that borrow the content at path.

@@ -22,7 +22,7 @@ const (
 	minNodes, minHandlers = 4096, 4
 
 	// pruneBackoff is the pause after a request to forget, as a multiple of the time that the
-	// request took: names in use cannot be forgotten.
+	// request took: names in use cannot be backing.Forgotten.
 	pruneBackoff = 10
 )
 
@@ -47,7 +47,7 @@ type kernelCache struct {
 	pruneUnsupported atomic.Bool
 
 	rootAbsent atomic.Int64 // when it was last told that a name is not in the root, by clock; only without epochs
-	forgotten  atomic.Int64 // when it has last forgotten all, by clock
+	forgotten  atomic.Int64 // when it has last backing.Forgotten all, by clock
 }
 
 // pruneIfFull queues a call of pruneNodes if there are too many nodes.

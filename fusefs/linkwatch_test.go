@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/backing"
 	"wolffia/internal/test/testenv"
 )
 
@@ -120,12 +121,12 @@ func TestLinkedFilesWithoutMarks(t *testing.T) {
 
 // Files take a part of the marks that a user may have.
 func TestFewMarksForFiles(t *testing.T) {
-	proc, err := openProcFD()
-	if err != nil {
+	var b backing.FS
+	if err := b.Open(nil); err != nil {
 		t.Fatal(err)
 	}
-	defer unix.Close(proc)
-	w := newWatcher(proc)
+	defer unix.Close(b.Proc)
+	w := newWatcher(b.Proc)
 	if w == nil {
 		testenv.Lacks(t, "fanotify", "there can be no group: Linux before 5.13, or too many")
 	}
@@ -139,24 +140,24 @@ func TestFewMarksForFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		n := &node{typ: unix.S_IFREG}
-		n.inode.Store(&identity{})
+		n.inode.Store(&backing.Identity{})
 		return n, fd
 	}
 	one, first := open("one")
 	defer unix.Close(first)
 	other, second := open("other")
 	defer unix.Close(second)
-	w.addFile(one, identity{}, first)
-	w.addFile(other, identity{}, second)
+	w.addFile(one, backing.Identity{}, first)
+	w.addFile(other, backing.Identity{}, second)
 	if !one.watched.Load() || other.watched.Load() {
 		t.Errorf("watched: %v and %v, want the first only", one.watched.Load(), other.watched.Load())
 	}
 	w.remove(one, first)
-	w.addFile(other, identity{ino: 1}, second)
+	w.addFile(other, backing.Identity{Ino: 1}, second)
 	if other.watched.Load() {
 		t.Error("watched with the inode of before")
 	}
-	w.addFile(other, identity{}, second)
+	w.addFile(other, backing.Identity{}, second)
 	if one.watched.Load() || !other.watched.Load() {
 		t.Errorf("watched: %v and %v, want the second only", one.watched.Load(), other.watched.Load())
 	}

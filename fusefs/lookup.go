@@ -6,6 +6,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/backing"
 	"wolffia/fusefs/cow"
 	"wolffia/fusefs/gate"
 	"wolffia/perm"
@@ -15,9 +16,9 @@ import (
 type entry struct {
 	dir       *node
 	name      string
-	levels    [2]perm.Level // as a file and as a directory; use levels.of
-	recreated bool          // a directory that the sandbox had removed and makes again: see recreate
-	scratch   *object       // what lookupHost may use for its result; nil: nothing
+	levels    [2]perm.Level   // as a file and as a directory; use levels.of
+	recreated bool            // a directory that the sandbox had removed and makes again: see recreate
+	scratch   *backing.Object // what lookupHost may use for its result; nil: nothing
 }
 
 // unknownLevel stands in entry.levels for a level that the rules were not asked for.
@@ -83,8 +84,8 @@ func (t *tree) find(in *fuse.InHeader, e *entry, d openDir, known *node, out *fu
 	if errno != 0 {
 		return nil, errno
 	}
-	errno = t.gate.allowName(gate.OpLookup, in, e, r.obj.isDir())
-	if errno == 0 && r.obj.isMount() {
+	errno = t.gate.allowName(gate.OpLookup, in, e, r.obj.IsDir())
+	if errno == 0 && r.obj.IsMount() {
 		errno = syscall.EACCES // another file system
 	}
 	if errno != 0 {
@@ -96,7 +97,7 @@ func (t *tree) find(in *fuse.InHeader, e *entry, d openDir, known *node, out *fu
 
 // A lookupResult is the object at an entry.
 type lookupResult struct {
-	obj *object
+	obj *backing.Object
 	fd  int // O_PATH, of the object; -1 if it was not opened
 
 	// Of a copied tree.
@@ -140,27 +141,27 @@ func (ns *names) lookupEntry(e *entry, d openDir, known *node) (lookupResult, sy
 func (ns *names) lookupHost(e *entry, fd int, known *node) (lookupResult, syscall.Errno) {
 	obj := e.scratch
 	if obj == nil {
-		obj = new(object)
+		obj = new(backing.Object)
 	}
 	if !e.dir.watched.Load() {
-		obj, errno := ns.examineInto(obj, fdName{fd, e.name})
-		if errno == 0 && ns.git != nil && e.name == gitName && isWhiteout(obj) {
+		obj, errno := ns.ExamineInto(obj, backing.At{FD: fd, Name: e.name})
+		if errno == 0 && ns.git != nil && e.name == gitName && backing.IsWhiteout(obj) {
 			errno = syscall.ENOENT
 		}
 		return lookupResult{obj: obj, fd: -1}, errno
 	}
-	if obj := ns.ifOpen(known, fdName{fd, e.name}); obj != nil {
+	if obj := ns.ifOpen(known, backing.At{FD: fd, Name: e.name}); obj != nil {
 		return lookupResult{obj: obj, fd: -1}, 0
 	}
-	path, errno := openBeneath(fd, e.name, unix.O_PATH|unix.O_NOFOLLOW, 0)
+	path, errno := backing.OpenBeneath(fd, e.name, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if errno != 0 {
 		if errno == syscall.EXDEV {
 			errno = syscall.EACCES
 		}
 		return lookupResult{fd: -1}, errno
 	}
-	obj, errno = ns.examineInto(obj, fdName{fd: path})
-	if errno == 0 && ns.git != nil && e.name == gitName && isWhiteout(obj) {
+	obj, errno = ns.ExamineInto(obj, backing.At{FD: path})
+	if errno == 0 && ns.git != nil && e.name == gitName && backing.IsWhiteout(obj) {
 		errno = syscall.ENOENT
 	}
 	if errno != 0 {
@@ -171,7 +172,7 @@ func (ns *names) lookupHost(e *entry, fd int, known *node) (lookupResult, syscal
 }
 
 // ifOpen returns the object at a if it is that of n and n is open, else nil. n may be nil.
-func (ns *names) ifOpen(n *node, a fdName) *object {
+func (ns *names) ifOpen(n *node, a backing.At) *backing.Object {
 	if n == nil {
 		return nil
 	}
@@ -180,11 +181,11 @@ func (ns *names) ifOpen(n *node, a fdName) *object {
 		return nil
 	}
 	defer h.release()
-	obj, errno := ns.stat(a)
-	if errno != 0 || obj.ident != n.ident() {
+	obj, errno := ns.Stat(a)
+	if errno != 0 || obj.ID != n.ident() {
 		return nil
 	}
-	ns.tryAccess(a, obj)
+	ns.TryAccess(a, obj)
 	return obj
 }
 
@@ -194,7 +195,7 @@ func (t *tree) enter(e *entry, r lookupResult, out *fuse.EntryOut) *node {
 	obj := r.obj
 	n, old := t.table.enter(e.dir, e.name, obj, func(n *node) {
 		n.apart.Store(t.levels.apart(e.dir.getState(), e.name))
-		l, in := t.levels.of(e, obj.isDir()), t.levels.inside(e.dir.getState(), e.name, obj.isDir())
+		l, in := t.levels.of(e, obj.IsDir()), t.levels.inside(e.dir.getState(), e.name, obj.IsDir())
 		if t.copied != nil {
 			n.layers = t.copied.newLayers(e, &r)
 			t.lower.noteMoved(n, e.dir, e.name)
@@ -210,7 +211,7 @@ func (t *tree) enter(e *entry, r lookupResult, out *fuse.EntryOut) *node {
 		if n.isDir() && !n.watched.Load() && !n.inUpper() && !n.apart.Load() {
 			t.watch.add(n, h.fd)
 			// It may have changed before the watch began.
-			if again, errno := t.examine(fdName{fd: h.fd}); errno == 0 {
+			if again, errno := t.Examine(backing.At{FD: h.fd}); errno == 0 {
 				obj = again
 			}
 		}

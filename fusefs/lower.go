@@ -5,6 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/backing"
 	"wolffia/fusefs/cow"
 )
 
@@ -40,8 +41,8 @@ func (lo *lowerLayer) half(n *node) (*handle, syscall.Errno) {
 	if n.isDir() {
 		flags |= unix.O_DIRECTORY
 	}
-	fd, errno := openBeneath(lo.top.fd, l.lowerPath(), flags, 0)
-	if errno == 0 && n.isRegular() && !isRegular(fd) {
+	fd, errno := backing.OpenBeneath(lo.top.fd, l.lowerPath(), flags, 0)
+	if errno == 0 && n.isRegular() && !backing.IsRegularFD(fd) {
 		unix.Close(fd)
 		errno = syscall.ENOENT
 	}
@@ -55,7 +56,7 @@ func (lo *lowerLayer) half(n *node) (*handle, syscall.Errno) {
 		return nil, errno
 	}
 	if h := lo.fds.cached(n, useLower); h != nil {
-		if sameInode(h.fd, fd) {
+		if backing.SameInode(h.fd, fd) {
 			unix.Close(fd)
 			l.lowerSeen.CompareAndSwap(seen, now)
 			return h, 0
@@ -169,7 +170,7 @@ func (lo *lowerLayer) noteListing(n *node) {
 	defer lo.renameMu.RUnlock()
 	now := int64(0)
 	if h, errno := lo.half(n); errno == 0 {
-		if o, errno := lo.stat(fdName{fd: h.fd}); errno == 0 {
+		if o, errno := lo.Stat(backing.At{FD: h.fd}); errno == 0 {
 			now = o.Mtime.Sec*1e9 + int64(o.Mtime.Nsec)
 		}
 		h.release()

@@ -9,6 +9,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/backing"
 	"wolffia/perm"
 )
 
@@ -93,7 +94,7 @@ func (u *upperLayer) refresh(dir *node, d openDir) syscall.Errno {
 
 	hidden := map[string]struct{}{}
 	read := func(fd int, upper bool) syscall.Errno {
-		return u.eachEntry(fd, func(v *fuse.DirEntry) syscall.Errno {
+		return u.EachEntry(fd, func(v *fuse.DirEntry) syscall.Errno {
 			if inUpper, inLower := u.git.sides(dir, v.Name); upper && !inUpper || !upper && !inLower {
 				return 0
 			}
@@ -115,7 +116,7 @@ func (u *upperLayer) refresh(dir *node, d openDir) syscall.Errno {
 		}
 	}
 	if fd := d.lowerFD(); fd >= 0 {
-		if o, errno := u.stat(fdName{fd: fd}); errno == 0 {
+		if o, errno := u.Stat(backing.At{FD: fd}); errno == 0 {
 			dir.layers.lowerTime.Store(o.Mtime.Sec*1e9 + int64(o.Mtime.Nsec))
 		}
 		errno := read(fd, false)
@@ -134,15 +135,15 @@ func (u *upperLayer) refresh(dir *node, d openDir) syscall.Errno {
 
 // shows reports whether x, in the half fd of dir, must be listed, and completes it.
 func (u *upperLayer) shows(dir *node, fd int, x *listedName) bool {
-	if strings.HasPrefix(x.name, ownPrefix) {
+	if strings.HasPrefix(x.name, backing.OwnPrefix) {
 		return false
 	}
 	if x.typ == 0 || x.upper && x.typ == unix.S_IFCHR {
-		o, errno := u.stat(fdName{fd, x.name})
-		if errno != 0 || x.upper && isWhiteout(o) {
+		o, errno := u.Stat(backing.At{FD: fd, Name: x.name})
+		if errno != 0 || x.upper && backing.IsWhiteout(o) {
 			return false
 		}
-		x.typ = o.typ()
+		x.typ = o.Type()
 	}
 	return u.levels.child(dir.getState(), x.name, x.typ == unix.S_IFDIR) != perm.None
 }

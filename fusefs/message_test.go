@@ -122,7 +122,7 @@ func TestListingAfterNewRules(t *testing.T) {
 			}
 		},
 	}, func(t *testing.T, c *client) {
-		for i := range files { // else the kernel tells the server that it has forgotten them
+		for i := range files { // else the kernel tells the server that it has backing.Forgotten them
 			f, err := os.Open(c.at(fmt.Sprintf("dir%d/file%d", i%3, i)))
 			ok(t, "open", err)
 			defer f.Close()

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/backing"
 	"wolffia/fusefs/cow"
 	"wolffia/fusefs/fusemount"
 	"wolffia/internal/host/probe"
@@ -67,7 +68,7 @@ func (c *client) stats(t *testing.T) Stats {
 }
 
 // usage asks what the upper layer takes.
-func (c *client) usage(t *testing.T) Usage {
+func (c *client) usage(t *testing.T) backing.Usage {
 	t.Helper()
 	r := request[usageReply](t, c, "usage")
 	if !r.OK {
@@ -77,7 +78,7 @@ func (c *client) usage(t *testing.T) Usage {
 }
 
 type usageReply struct {
-	Usage
+	backing.Usage
 	OK bool
 }
 
@@ -386,7 +387,7 @@ func answer(conn net.Conn, srv *Server, denials chan Denial, upper string, layer
 			case "prunes":
 				out.Encode(!srv.tree.kernel.pruneUnsupported.Load())
 			case "usage":
-				u, errno := srv.tree.usage(srv.tree.root.fd)
+				u, errno := srv.tree.Count(srv.tree.root.fd)
 				out.Encode(usageReply{u, errno == 0})
 			case "discard":
 				var path string

@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"time"
 
+	"wolffia/fusefs/backing"
 	"wolffia/perm"
 )
 
@@ -14,7 +15,7 @@ import (
 // path of names that is walked, and walked again when it may have changed. All parts of a tree
 // share them.
 type names struct {
-	backing
+	backing.FS
 	levels levels
 
 	// changeMu is held for reading while a request of changing is answered, for writing by
@@ -75,7 +76,7 @@ func (ns *names) nodeAt(path string) *node {
 // plainName reports whether name is one component of a path. The kernel sends no other, but
 // the confinement to a directory depends on it. The server's own files are out of reach.
 func plainName(name string) bool {
-	if name == "" || name == "." || name == ".." || strings.HasPrefix(name, ownPrefix) {
+	if name == "" || name == "." || name == ".." || strings.HasPrefix(name, backing.OwnPrefix) {
 		return false
 	}
 	for i := range len(name) {
@@ -88,7 +89,7 @@ func plainName(name string) bool {
 
 // adopt gives n another inode: see table.adopt. The handles of n are still those of the former
 // one, which is not watched any more.
-func (ns *names) adopt(n *node, ident identity) bool {
+func (ns *names) adopt(n *node, ident backing.Identity) bool {
 	if !ns.table.adopt(n, ident) {
 		return false
 	}
@@ -117,7 +118,7 @@ func (ns *names) pinOrphan(n *node) {
 func (ns *names) sync(fd int, f func(fd int) error) syscall.Errno {
 	ns.levels.rulesMu.RUnlock()
 	defer ns.levels.rulesMu.RLock()
-	return errnoOf(f(fd))
+	return backing.Errno(f(fd))
 }
 
 // applyRulesToAll gives all nodes their level by the new rules, and returns the ids of those

@@ -5,6 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/backing"
 	"wolffia/perm"
 )
 
@@ -14,19 +15,12 @@ const neverValidated = -1 << 62
 // rootID is the node id that the kernel gives to the root.
 const rootID = 1
 
-// An identity tells an inode of the backing file system from all others, including a later
-// inode with the same number.
-type identity struct {
-	dev, ino uint64
-	born     unix.StatxTimestamp
-}
-
 // A node is a (directory, name) pair that the kernel looked up. Two names of one inode are
 // two nodes, because rules are about names.
 type node struct {
 	id    uint64
-	inode atomic.Pointer[identity] // see ident
-	typ   uint32                   // the S_IFMT bits, which never change
+	inode atomic.Pointer[backing.Identity] // see ident
+	typ   uint32                           // the S_IFMT bits, which never change
 
 	level atomic.Uint32 // a perm.Level
 	state atomic.Uint64 // states, packed: what holds inside, if it is a directory
@@ -55,26 +49,26 @@ type node struct {
 
 	// The first of each, in the node itself: a tree has many nodes, and each allocation costs.
 	first struct {
-		inode  identity
+		inode  backing.Identity
 		trail  trail  // of a node that is not a directory
 		handle handle // guarded by fdCache.mu; unused while its node is nil
 	}
 }
 
 // newNode returns a node of o without a name.
-func newNode(o *object) *node {
-	n := &node{typ: o.typ()}
-	n.first.inode = o.ident
+func newNode(o *backing.Object) *node {
+	n := &node{typ: o.Type()}
+	n.first.inode = o.ID
 	n.inode.Store(&n.first.inode)
 	return n
 }
 
-// ident returns the identity of n's inode. It changes when the server puts a file of its
+// ident returns the backing.Identity of n's inode. It changes when the server puts a file of its
 // own in the place of the sandbox's, with names.renameMu held for writing.
-func (n *node) ident() identity { return *n.inode.Load() }
+func (n *node) ident() backing.Identity { return *n.inode.Load() }
 
 // A trail is the path where a node was last seen. It outlives the nodes above: the trails
-// of orphans lead through directories that the kernel has forgotten, and share common
+// of orphans lead through directories that the kernel has backing.Forgotten, and share common
 // parts. The root's has no up and no name. Guarded by table.mu.
 type trail struct {
 	up   *trail
@@ -86,6 +80,14 @@ type proof struct {
 	generation uint64 // table.generation before the first of them was looked at
 	oldest     int64  // the earliest validatedAt among them
 	depth      int    // number of directories, without the root
+}
+
+// file returns the backing.Identity of n if that is a regular file, else nil; n may be nil.
+func (n *node) file() *backing.Identity {
+	if n == nil || !n.isRegular() {
+		return nil
+	}
+	return n.inode.Load()
 }
 
 func (n *node) isDir() bool     { return n.typ == unix.S_IFDIR }

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"syscall"
 
+	"wolffia/fusefs/backing"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -51,49 +53,49 @@ func (ns *names) halves(n *node) (openDir, syscall.Errno) {
 
 // locate returns where the entry called name of d is, without following a link. ENOENT: it does not
 // exist, or was deleted in a copied tree; in a direct one locate does not look.
-func (ns *names) locate(d openDir, name string) (fdName, syscall.Errno) {
+func (ns *names) locate(d openDir, name string) (backing.At, syscall.Errno) {
 	if ns.copied == nil {
-		return fdName{d.fd, name}, 0
+		return backing.At{FD: d.fd, Name: name}, 0
 	}
 	_, a, errno := ns.statEntry(d, name)
 	return a, errno
 }
 
 // statEntry returns the entry called name of d, and where it is.
-func (ns *names) statEntry(d openDir, name string) (*object, fdName, syscall.Errno) {
-	a := fdName{d.fd, name}
+func (ns *names) statEntry(d openDir, name string) (*backing.Object, backing.At, syscall.Errno) {
+	a := backing.At{FD: d.fd, Name: name}
 	upper, lower := ns.git.sides(d.node, name)
 	if !d.upper && !lower {
 		return nil, a, syscall.ENOENT
 	}
-	var o *object
+	var o *backing.Object
 	errno := syscall.ENOENT
 	if upper || !d.upper {
-		o, errno = ns.stat(a)
+		o, errno = ns.Stat(a)
 	}
-	if errno == 0 && ns.git != nil && (name == gitName && isWhiteout(o) || ns.git.isRemovedDir(d.fd, d.node, name)) {
+	if errno == 0 && ns.git != nil && (name == gitName && backing.IsWhiteout(o) || ns.git.isRemovedDir(d.fd, d.node, name)) {
 		return nil, a, syscall.ENOENT
 	}
 	if !d.upper || errno != 0 && errno != syscall.ENOENT {
 		return o, a, errno
 	}
 	switch {
-	case errno == 0 && isWhiteout(o):
+	case errno == 0 && backing.IsWhiteout(o):
 		return nil, a, syscall.ENOENT
 	case errno == 0:
 		return o, a, 0
 	case d.lower == nil || !lower:
 		return nil, a, errno
 	}
-	a.fd = d.lower.fd
-	o, errno = ns.stat(a)
+	a.FD = d.lower.fd
+	o, errno = ns.Stat(a)
 	return o, a, errno
 }
 
 // exists reports whether d may have an entry called name, also one that the sandbox has removed.
 func (ns *names) exists(d openDir, name string) bool {
 	if !d.upper {
-		_, errno := ns.stat(fdName{d.fd, name})
+		_, errno := ns.Stat(backing.At{FD: d.fd, Name: name})
 		return errno != syscall.ENOENT
 	}
 	_, _, errno := ns.statEntry(d, name)
@@ -123,7 +125,7 @@ func (ns *names) dirOf(dir *node, name string) (openDir, syscall.Errno) {
 	}
 	fd, err := unix.FcntlInt(uintptr(from), unix.F_DUPFD_CLOEXEC, 3)
 	if err != nil {
-		return openDir{}, errnoOf(err)
+		return openDir{}, backing.Errno(err)
 	}
 	return openDir{handle: ns.fds.add(dir, useLower, fd)}, 0
 }

@@ -3,19 +3,21 @@ package fusefs
 import (
 	"syscall"
 
+	"wolffia/fusefs/backing"
+
 	"golang.org/x/sys/unix"
 )
 
 // placeCopy makes c, a copy of o, the inode of n: at n's name, if it has one. It returns how many
 // bytes c takes.
-func (cs *contents) placeCopy(n *node, o *object, c *upperCopy) (cost int64, errno syscall.Errno) {
-	fresh, errno := cs.stat(fdName{fd: c.fd})
+func (cs *contents) placeCopy(n *node, o *backing.Object, c *upperCopy) (cost int64, errno syscall.Errno) {
+	fresh, errno := cs.Stat(backing.At{FD: c.fd})
 	if errno != 0 {
 		return 0, errno
 	}
 	cost = int64(fresh.Blocks) * 512
 	if !c.over {
-		cost += objectCost
+		cost += backing.ObjectCost
 	}
 	cs.renameMu.Lock()
 	defer cs.renameMu.Unlock()
@@ -29,7 +31,7 @@ func (cs *contents) placeCopy(n *node, o *object, c *upperCopy) (cost int64, err
 	if errno != 0 {
 		return 0, errno
 	}
-	if !cs.adopt(n, fresh.ident) { // does not happen during a request on n
+	if !cs.adopt(n, fresh.ID) { // does not happen during a request on n
 		lookupResult{fd: path}.close()
 		return 0, syscall.ESTALE
 	}
@@ -46,24 +48,24 @@ func (cs *contents) placeCopy(n *node, o *object, c *upperCopy) (cost int64, err
 	}
 	if parent == nil {
 		cs.pinOrphan(n)
-		cs.quota.releaseLater(n, cost)
+		cs.Quota.ReleaseLater(n.ident(), cost)
 	}
 	n.validatedAt.Store(cs.clock())
 	return cost, 0
 }
 
 // openCopy returns an O_PATH descriptor of c.
-func (cs *contents) openCopy(c *upperCopy, o *object) (int, syscall.Errno) {
-	if o.typ() == unix.S_IFREG {
-		return cs.openProc(c.fd, unix.O_PATH)
+func (cs *contents) openCopy(c *upperCopy, o *backing.Object) (int, syscall.Errno) {
+	if o.Type() == unix.S_IFREG {
+		return cs.OpenProc(c.fd, unix.O_PATH)
 	}
 	fd, err := unix.FcntlInt(uintptr(c.fd), unix.F_DUPFD_CLOEXEC, 3)
-	return fd, errnoOf(err)
+	return fd, backing.Errno(err)
 }
 
 // placeAt puts c, a copy of o, at the name of n, in the upper half of parent. The caller holds
 // cs.renameMu for writing.
-func (cs *contents) placeAt(n *node, o *object, parent *node, name string, c *upperCopy) syscall.Errno {
+func (cs *contents) placeAt(n *node, o *backing.Object, parent *node, name string, c *upperCopy) syscall.Errno {
 	d, errno := cs.acquireDir(parent)
 	if errno != 0 {
 		return errno
@@ -87,7 +89,7 @@ func (cs *contents) placeAt(n *node, o *object, parent *node, name string, c *up
 	}
 	if c.name == "" {
 		tmp := cs.copied.temp()
-		if errno = cs.linkFD(c.fd, cs.copied.work, tmp); errno != 0 {
+		if errno = cs.LinkFD(c.fd, cs.copied.work, tmp); errno != 0 {
 			return errno
 		}
 		c.name = tmp

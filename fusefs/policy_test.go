@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/backing"
 	"wolffia/internal/test/testenv"
 	"wolffia/internal/test/wait"
 	"wolffia/perm"
@@ -153,7 +154,7 @@ func showForeign(t *testing.T) {
 		"rw": 0o444, "r": 0o444, "none": 0o040, "x": 0o555, "w": 0o222, "own": 0o640,
 	} {
 		h, _ := tr.acquire(tr.table.get(rootID), usePath)
-		obj, errno := tr.examine(fdName{h.fd, name})
+		obj, errno := tr.Examine(backing.At{FD: h.fd, Name: name})
 		h.release()
 		if errno != 0 {
 			t.Fatal(errno)

@@ -10,6 +10,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/backing"
 	"wolffia/internal/sys/beneath"
 	"wolffia/perm"
 )
@@ -80,8 +81,8 @@ type privateGit struct {
 }
 
 // newPrivateGit opens what g names. root is the root of the tree.
-func newPrivateGit(ns *names, g *Git, root *object) (p *privateGit, err error) {
-	p = &privateGit{names: ns, store: -1, work: -1, host: g.Host, device: root.ident.dev}
+func newPrivateGit(ns *names, g *Git, root *backing.Object) (p *privateGit, err error) {
+	p = &privateGit{names: ns, store: -1, work: -1, host: g.Host, device: root.ID.Dev}
 	p.failed = copyFailures{names: ns, last: map[string]copyFailure{}}
 	p.monitor.names, p.monitor.on, p.monitor.minimal = ns, g.Monitor, g.Minimal
 	defer func() {
@@ -94,7 +95,7 @@ func newPrivateGit(ns *names, g *Git, root *object) (p *privateGit, err error) {
 		all = all[:1]
 	}
 	for _, d := range all {
-		fd, errno := openBeneath(*d.from, ".", unix.O_PATH|unix.O_DIRECTORY, 0)
+		fd, errno := backing.OpenBeneath(*d.from, ".", unix.O_PATH|unix.O_DIRECTORY, 0)
 		if errno != 0 {
 			return nil, errno
 		}
@@ -255,13 +256,13 @@ func (p *privateGit) listOwn(dir *node, d openDir, add func(*entry, openDir, fus
 		return true
 	}
 	e := newEntry(dir, gitName)
-	return add(&e, own, fuse.DirEntry{Name: gitName, Mode: o.typ(), Ino: p.number(o), Off: gitOffset})
+	return add(&e, own, fuse.DirEntry{Name: gitName, Mode: o.Type(), Ino: p.number(o), Off: gitOffset})
 }
 
 // number returns the number to be presented for the inode of o: the store may be on another file
 // system than the tree, whose numbers could be the same.
-func (p *privateGit) number(o *object) uint64 {
-	if p != nil && o.ident.dev != p.device {
+func (p *privateGit) number(o *backing.Object) uint64 {
+	if p != nil && o.ID.Dev != p.device {
 		return o.Ino | apartBit
 	}
 	return o.Ino

@@ -50,7 +50,7 @@ func TestCrowd(t *testing.T) {
 		for range 3 {
 			look()
 			becomes(t, "the names that are known", "few", func() string {
-				more++ // others are forgotten when one comes
+				more++ // others are backing.Forgotten when one comes
 				var st unix.Stat_t
 				ok(t, "stat", unix.Stat(c.at(fmt.Sprintf("more/f%d", more%minNodes)), &st))
 				if n := c.stats(t).Nodes; n > 2*minNodes {

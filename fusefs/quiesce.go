@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"wolffia/fusefs/backing"
 	"wolffia/fusefs/cow"
 	"wolffia/fusefs/gate"
 )
@@ -26,7 +27,7 @@ func (s *Server) Quiesce(f func() error) error {
 	err := f()
 	changed, revoked := t.discarded && t.copied != nil, t.revoked
 	if changed {
-		t.quota.begin(t.copied.used())
+		t.Quota.Begin(t.copied.used())
 	}
 	t.changeMu.Unlock()
 	if changed {
@@ -106,32 +107,32 @@ func (u *upperLayer) stillAt(n, parent *node, name string) bool {
 	}
 	defer d.release()
 	o, a, errno := u.statEntry(d, name)
-	own := d.upper && a.fd == d.fd
+	own := d.upper && a.FD == d.fd
 	switch {
-	case errno != 0 || o.typ() != n.typ:
+	case errno != 0 || o.Type() != n.typ:
 		return false
-	case !n.isDir() && o.ident == n.ident() && n.borrows():
+	case !n.isDir() && o.ID == n.ident() && n.borrows():
 		path, errno := u.readBorrow(a, o)
 		if errno == 0 {
 			u.lower.set(n, parent, name, path != "", path)
 		}
 		return errno == 0
 	case !n.isDir():
-		return o.ident == n.ident()
-	case own && o.ident == n.ident():
+		return o.ID == n.ident()
+	case own && o.ID == n.ident():
 		return u.readHalf(n, parent, name, a)
 	case !own && n.inUpper():
 		return u.dropHalf(n, parent, name, o)
 	}
-	return o.ident == n.ident()
+	return o.ID == n.ident()
 }
 
 // readHalf reads where the lower half of n is, whose upper half is at a.
-func (u *upperLayer) readHalf(n, parent *node, name string, a fdName) bool {
+func (u *upperLayer) readHalf(n, parent *node, name string, a backing.At) bool {
 	if !n.inUpper() {
 		return false
 	}
-	fd, half, path, errno := u.openUpper(a)
+	fd, half, path, errno := u.OpenUpper(a)
 	if errno != 0 {
 		return false
 	}
@@ -145,21 +146,21 @@ func (u *upperLayer) readHalf(n, parent *node, name string, a fdName) bool {
 
 // dropHalf makes n, whose upper half was removed, the host's o, if o was merged with the upper
 // half.
-func (u *upperLayer) dropHalf(n, parent *node, name string, o *object) bool {
+func (u *upperLayer) dropHalf(n, parent *node, name string, o *backing.Object) bool {
 	if half, _ := n.half(parent, name); half != cow.Merged {
 		return false
 	}
 	u.fds.close(n, usePath)
 	u.fds.move(n, useLower, usePath)
 	if h := u.fds.cached(n, usePath); h != nil {
-		now, errno := u.stat(fdName{fd: h.fd})
+		now, errno := u.Stat(backing.At{FD: h.fd})
 		h.release()
-		if errno != 0 || now.ident != o.ident {
+		if errno != 0 || now.ID != o.ID {
 			u.watch.remove(n, -1)
 			u.fds.close(n, usePath)
 		}
 	}
-	if !u.adopt(n, o.ident) {
+	if !u.adopt(n, o.ID) {
 		return false
 	}
 	n.layers.upper.Store(false)

@@ -7,6 +7,8 @@ import (
 	"os"
 	"testing"
 
+	"wolffia/fusefs/backing"
+
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 )
@@ -125,7 +127,7 @@ func TestQuota(t *testing.T) {
 		full("another name", os.Link(c.at("e"), c.at("e2")))
 		var st unix.Statfs_t
 		ok(t, "statfs", unix.Statfs(c.dir, &st))
-		if st.Blocks*uint64(st.Frsize) != 4*mega || st.Bavail*uint64(st.Frsize) >= objectCost {
+		if st.Blocks*uint64(st.Frsize) != 4*mega || st.Bavail*uint64(st.Frsize) >= backing.ObjectCost {
 			t.Errorf("statfs: %d blocks of %d, %d free", st.Blocks, st.Frsize, st.Bavail)
 		}
 		ok(t, "rmdir", os.Remove(c.at("dir0")))
@@ -152,7 +154,7 @@ func TestQuota(t *testing.T) {
 				}
 				copies++
 			}
-			if copies < 2 || copies > 3 { // of 3 MB that become free when e is forgotten
+			if copies < 2 || copies > 3 { // of 3 MB that become free when e is backing.Forgotten
 				return fmt.Sprint(copies)
 			}
 			return "some"
@@ -231,8 +233,8 @@ func TestQuotaOfTwoNames(t *testing.T) {
 // which would make df(1) print nonsense.
 func TestQuotaFreesNoMoreThanThereIs(t *testing.T) {
 	tr := testTree(t, t.TempDir(), compiled(t, "**=write"))
-	tr.quota = newQuota(4 << 20)
-	tr.quota.release(50 << 20)
+	tr.Quota = backing.NewQuota(4 << 20)
+	tr.Quota.Release(50 << 20)
 	var out fuse.StatfsOut
 	if status := tr.StatFs(nil, &fuse.InHeader{NodeId: rootID}, &out); !status.Ok() {
 		t.Fatal(status)
@@ -240,5 +242,12 @@ func TestQuotaFreesNoMoreThanThereIs(t *testing.T) {
 	if out.Blocks == 0 || out.Bfree > out.Blocks || out.Bavail > out.Blocks {
 		t.Errorf("%d blocks, %d free, %d available", out.Blocks, out.Bfree, out.Bavail)
 	}
-	ok(t, "more than the limit, in place of what was deleted", errnoOrNil(tr.quota.reserve(20<<20)))
+	ok(t, "more than the limit, in place of what was deleted", errnoOrNil(tr.Quota.Reserve(20<<20)))
+}
+
+func errnoOrNil(errno unix.Errno) error {
+	if errno != 0 {
+		return errno
+	}
+	return nil
 }

@@ -5,6 +5,8 @@ import (
 	"syscall"
 	"time"
 
+	"wolffia/fusefs/backing"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -44,7 +46,7 @@ func (ns *names) acquireLocked(n *node, u use) (*handle, syscall.Errno) {
 		return nil, errno
 	}
 	defer p.release()
-	fd, blind, errno := ns.reopen(p.fd, u)
+	fd, blind, errno := ns.Reopen(p.fd, u == useWrite)
 	if errno != 0 {
 		return nil, errno
 	}
@@ -61,12 +63,8 @@ func (ns *names) acquireDir(n *node) (openDir, syscall.Errno) {
 	return ns.halves(n)
 }
 
-// maxDepth is how many directories deep names can be used, enough for each path of PATH_MAX
-// bytes. Proofs of deeper directories would cost too much to keep.
-const maxDepth = unix.PathMax / 2
-
 // validatePath makes sure that n and all above it were found at their names not longer ago
-// than the timeout. It returns ENOENT for an orphan, ENAMETOOLONG below maxDepth, and
+// than the timeout. It returns ENOENT for an orphan, ENAMETOOLONG below backing.MaxDepth, and
 // checkSame's errno. The caller holds ns.renameMu.
 //
 // Each directory on the way keeps a proof, so that the path is walked once per timeout, or
@@ -100,12 +98,12 @@ func (ns *names) validatePath(n *node) syscall.Errno {
 		if parent == nil {
 			return syscall.ENOENT
 		}
-		if way = append(way, m); len(way) > maxDepth {
+		if way = append(way, m); len(way) > backing.MaxDepth {
 			return syscall.ENAMETOOLONG
 		}
 		m = parent
 	}
-	if known.depth+len(way) > maxDepth {
+	if known.depth+len(way) > backing.MaxDepth {
 		return syscall.ENAMETOOLONG
 	}
 	ns.dirsWalked.Add(uint64(len(way)))
@@ -160,7 +158,7 @@ func (ns *names) walk(n *node) (*handle, syscall.Errno) {
 		if parent == nil {
 			return nil, syscall.ESTALE
 		}
-		if way = append(way, m); len(way) > maxDepth {
+		if way = append(way, m); len(way) > backing.MaxDepth {
 			return nil, syscall.ENAMETOOLONG
 		}
 		h, m = ns.fds.cached(parent, usePath), parent
@@ -199,11 +197,11 @@ func (ns *names) step(dir *handle, n *node) (*handle, syscall.Errno) {
 		defer lower.release()
 		dir = lower
 	}
-	fd, errno := openBeneath(dir.fd, name, unix.O_PATH|unix.O_NOFOLLOW, 0)
+	fd, errno := backing.OpenBeneath(dir.fd, name, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if errno != 0 {
 		return nil, ns.checkSame(n, nil, errno)
 	}
-	o, errno := ns.stat(fdName{fd: fd})
+	o, errno := ns.Stat(backing.At{FD: fd})
 	if errno = ns.checkSame(n, o, errno); errno != 0 {
 		unix.Close(fd)
 		return nil, errno
@@ -215,10 +213,10 @@ func (ns *names) step(dir *handle, n *node) (*handle, syscall.Errno) {
 // none: the kernel then looks the name up again. It also makes the kernel forget the name, since
 // the kernel opens files without asking. errno is that of the look; errnos other than those of a
 // changed name are returned as they are.
-func (ns *names) checkSame(n *node, o *object, errno syscall.Errno) syscall.Errno {
+func (ns *names) checkSame(n *node, o *backing.Object, errno syscall.Errno) syscall.Errno {
 	switch errno {
 	case 0:
-		if o.ident == n.ident() {
+		if o.ID == n.ident() {
 			return 0
 		}
 	case syscall.ENOENT, syscall.ENOTDIR, syscall.ELOOP, syscall.EXDEV:
@@ -232,13 +230,13 @@ func (ns *names) checkSame(n *node, o *object, errno syscall.Errno) syscall.Errn
 }
 
 // statNode returns n's object, as by examine, or checkSame's errno.
-func (ns *names) statNode(n *node) (*object, syscall.Errno) {
+func (ns *names) statNode(n *node) (*backing.Object, syscall.Errno) {
 	if n.borrows() {
 		return ns.lower.statBorrower(n)
 	}
 	if h := ns.fds.anyOf(n); h != nil {
 		defer h.release()
-		return ns.examine(fdName{fd: h.fd})
+		return ns.Examine(backing.At{FD: h.fd})
 	}
 	ns.renameMu.RLock()
 	defer ns.renameMu.RUnlock()
@@ -252,9 +250,9 @@ func (ns *names) statNode(n *node) (*object, syscall.Errno) {
 	}
 	defer dir.release()
 	a, errno := ns.locate(dir, name)
-	var o *object
+	var o *backing.Object
 	if errno == 0 {
-		o, errno = ns.examine(a)
+		o, errno = ns.Examine(a)
 	}
 	return o, ns.checkSame(n, o, errno)
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/backing"
 	"wolffia/fusefs/gate"
 )
 
@@ -43,15 +44,15 @@ func (t *tree) remove(o gate.Op, in *fuse.InHeader, name string) syscall.Errno {
 	if errno := t.gate.judgeDir(o, in, &e, d, a, obj); errno != 0 {
 		return errno
 	}
-	if obj.isDir() != isDir { // hidden as the other kind, perhaps
-		if errno := t.gate.allowName(o, in, &e, obj.isDir()); errno != 0 {
+	if obj.IsDir() != isDir { // hidden as the other kind, perhaps
+		if errno := t.gate.allowName(o, in, &e, obj.IsDir()); errno != 0 {
 			return errno
 		}
 	}
 	switch {
-	case isDir && !obj.isDir():
+	case isDir && !obj.IsDir():
 		return syscall.ENOTDIR
-	case !isDir && obj.isDir():
+	case !isDir && obj.IsDir():
 		return syscall.EISDIR
 	}
 	mirror, hidden := "", false
@@ -90,17 +91,17 @@ func (t *tree) remove(o gate.Op, in *fuse.InHeader, name string) syscall.Errno {
 
 // unlink removes the object o, which is at the entry called name of d and whose node is victim, or
 // nil. The caller holds t.renameMu for writing.
-func (t *tree) unlink(d *openDir, name string, o *object, victim *node) syscall.Errno {
+func (t *tree) unlink(d *openDir, name string, o *backing.Object, victim *node) syscall.Errno {
 	if t.copied != nil {
 		return t.copied.unlink(d, name, o, victim)
 	}
 	flags := 0
-	if o.isDir() {
+	if o.IsDir() {
 		flags = unix.AT_REMOVEDIR
 	}
 	if err := unix.Unlinkat(d.fd, name, flags); err != nil {
-		return errnoOf(err)
+		return backing.Errno(err)
 	}
-	t.quota.removed(victim, o)
+	t.Quota.Removed(victim.file(), o)
 	return 0
 }

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/backing"
 	"wolffia/fusefs/cow"
 )
 
@@ -27,13 +28,15 @@ type removedDirs struct {
 // loadRemovedDirs reads the whiteouts in the directory of the store that is open as dir, at the
 // path at of the tree.
 func (p *privateGit) loadRemovedDirs(dir int, at string) syscall.Errno {
-	return p.eachName(dir, func(name string, typ uint32) syscall.Errno {
+	return p.EachName(dir, func(name string, typ uint32) syscall.Errno {
 		switch {
 		case name == gitName:
 		case typ == unix.S_IFCHR:
 			p.removedDirs.add(path.Join(at, name))
 		case typ == unix.S_IFDIR:
-			return inDir(dir, name, func(fd int) syscall.Errno { return p.loadRemovedDirs(fd, path.Join(at, name)) })
+			return backing.InDir(dir, name, func(fd int) syscall.Errno {
+				return p.loadRemovedDirs(fd, path.Join(at, name))
+			})
 		}
 		return 0
 	})
@@ -115,8 +118,8 @@ func (p *privateGit) isRemovedDir(fd int, dir *node, name string) bool {
 // contains. It returns 0 if it has only a .git and directories that the sandbox has removed,
 // ENOTEMPTY if it has more, or the errno of opening it.
 func (p *privateGit) leftOver(fd int, name, at string) syscall.Errno {
-	return inDir(fd, name, func(dir int) syscall.Errno {
-		return p.eachName(dir, func(name string, _ uint32) syscall.Errno {
+	return backing.InDir(fd, name, func(dir int) syscall.Errno {
+		return p.EachName(dir, func(name string, _ uint32) syscall.Errno {
 			if name == gitName || p.removedDirs.has(func() string { return path.Join(at, name) }) {
 				return 0
 			}
@@ -131,7 +134,7 @@ func (p *privateGit) leftOver(fd int, name, at string) syscall.Errno {
 // p.renameMu for writing.
 func (p *privateGit) markRemoved(e *entry, d openDir, at string, hidden bool) syscall.Errno {
 	inside := p.levels.inside(e.dir.getState(), e.name, true)
-	switch _, errno := p.stat(fdName{d.fd, e.name + "/" + gitName}); {
+	switch _, errno := p.Stat(backing.At{FD: d.fd, Name: e.name + "/" + gitName}); {
 	case errno == 0 && hidden && p.levels.owns(inside, gitName), errno == syscall.ENOENT:
 	default:
 		return syscall.ENOTEMPTY
@@ -151,7 +154,7 @@ func (p *privateGit) markRemoved(e *entry, d openDir, at string, hidden bool) sy
 		err = unix.Renameat(p.work, tmp, p.store, at)
 	}
 	if err != nil {
-		return errnoOf(err)
+		return backing.Errno(err)
 	}
 	p.removedDirs.add(at)
 	return 0
@@ -175,8 +178,8 @@ func (p *privateGit) recreate(e *entry, d openDir) {
 	}
 	hide(gitName)
 	var below []string // removed directories, which a restart forgets
-	_ = inDir(d.fd, e.name, func(dir int) syscall.Errno {
-		return p.eachName(dir, func(name string, _ uint32) syscall.Errno {
+	_ = backing.InDir(d.fd, e.name, func(dir int) syscall.Errno {
+		return p.EachName(dir, func(name string, _ uint32) syscall.Errno {
 			if name != gitName {
 				hide(name)
 				below = append(below, path.Join(at, name))
@@ -188,7 +191,7 @@ func (p *privateGit) recreate(e *entry, d openDir) {
 		err = unix.Renameat2(p.work, tmp, p.store, at, unix.RENAME_EXCHANGE)
 	}
 	if err != nil {
-		p.logger.Error("make a removed directory again", "name", at, "error", err)
+		p.Logger.Error("make a removed directory again", "name", at, "error", err)
 		return
 	}
 	for _, name := range below {

@@ -6,6 +6,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/backing"
 	"wolffia/fusefs/gate"
 	"wolffia/perm"
 )
@@ -14,16 +15,16 @@ import (
 type renaming struct {
 	in       *fuse.InHeader
 	from, to entry
-	src, dst *object // dst is nil if to does not exist
+	src, dst *backing.Object // dst is nil if to does not exist
 	swap     bool
 
-	srcAt, dstAt   fdName // where they are
-	srcOwn, dstOwn bool   // in the upper layer of a copied tree
+	srcAt, dstAt   backing.At // where they are
+	srcOwn, dstOwn bool       // in the upper layer of a copied tree
 
 	copyFirst []*node // nodes that must be copied to the upper layer before
 
-	crosses bool                  // it moves a directory to other rules, which needs t.alone
-	dirs    map[identity]identity // the directories that were made for it: see transplant
+	crosses bool                                  // it moves a directory to other rules, which needs t.alone
+	dirs    map[backing.Identity]backing.Identity // the directories that were made for it: see transplant
 }
 
 // Rename moves or exchanges names. Both must be writable for the object that comes to lie there,
@@ -71,7 +72,7 @@ func (t *tree) Rename(_ <-chan struct{}, in *fuse.RenameIn, a, b string) fuse.St
 }
 
 // movesDir reports whether r moves a directory.
-func (r *renaming) movesDir() bool { return r.src.isDir() || r.swap && r.dst != nil && r.dst.isDir() }
+func (r *renaming) movesDir() bool { return r.src.IsDir() || r.swap && r.dst != nil && r.dst.IsDir() }
 
 // rename does r, or sets r.copyFirst. The caller holds t.renameMu for writing.
 func (t *tree) rename(r *renaming, flags uint32) syscall.Errno {
@@ -120,7 +121,7 @@ func (t *tree) rename(r *renaming, flags uint32) syscall.Errno {
 	back := t.git.lift(&r.to, to)
 	victim := t.openVictim(&r.to)
 	// Of two names of one file rename(2) changes nothing. The kernel renames its nodes anyway.
-	same := r.dst != nil && r.dst.ident == r.src.ident
+	same := r.dst != nil && r.dst.ID == r.src.ID
 	switch {
 	case t.copied != nil:
 		errno = t.copied.rename(r, &from, &to, flags)
@@ -138,7 +139,7 @@ func (t *tree) rename(r *renaming, flags uint32) syscall.Errno {
 		left()
 	}
 	if !r.swap && !same && (t.copied == nil || r.dstOwn) {
-		t.quota.removed(victim, r.dst)
+		t.Quota.Removed(victim.file(), r.dst)
 	}
 	if victim != nil && !victim.isDir() && t.copied != nil && !r.dstOwn && !r.swap && r.to.dir.merges() {
 		victim.layers.setLowerPath(lowerPathOf(r.to.dir, r.to.name))
@@ -166,8 +167,8 @@ func (t *tree) statEntries(r *renaming, from, to openDir) (errno syscall.Errno) 
 	if r.dst, r.dstAt, errno = t.statEntry(to, r.to.name); errno != 0 && errno != syscall.ENOENT {
 		return errno
 	}
-	r.srcOwn = from.upper && r.srcAt.fd == from.fd
-	r.dstOwn = r.dst != nil && to.upper && r.dstAt.fd == to.fd
+	r.srcOwn = from.upper && r.srcAt.FD == from.fd
+	r.dstOwn = r.dst != nil && to.upper && r.dstAt.FD == to.fd
 	if errno = t.gate.judgeDir(gate.OpRename, r.in, &r.from, from, r.srcAt, r.src); errno == 0 && r.dst != nil {
 		errno = t.gate.judgeDir(gate.OpRename, r.in, &r.to, to, r.dstAt, r.dst)
 	}
@@ -179,7 +180,7 @@ func (t *tree) statEntries(r *renaming, from, to openDir) (errno syscall.Errno) 
 func (t *tree) allowRename(r *renaming, to openDir) syscall.Errno {
 	type end struct {
 		*entry
-		obj *object
+		obj *backing.Object
 	}
 	ends := []end{{&r.from, r.src}, {&r.to, r.src}}
 	if r.dst != nil {
@@ -189,11 +190,11 @@ func (t *tree) allowRename(r *renaming, to openDir) syscall.Errno {
 		}
 	}
 	for _, e := range ends {
-		if errno := t.gate.allowName(gate.OpRename, r.in, e.entry, e.obj.isDir()); errno != 0 {
+		if errno := t.gate.allowName(gate.OpRename, r.in, e.entry, e.obj.IsDir()); errno != 0 {
 			return errno
 		}
 	}
-	if reason := t.guard.refuses(&r.to, to, r.src.typ()); reason != "" {
+	if reason := t.guard.refuses(&r.to, to, r.src.Type()); reason != "" {
 		return t.gate.deny(gate.OpRename, r.in, r.to.dir, r.to.name, perm.Write, syscall.EACCES, reason)
 	}
 	if errno := t.guard.allowFile(&t.gate, gate.OpRename, r.in, &r.to, r.src); errno != 0 {
@@ -204,9 +205,9 @@ func (t *tree) allowRename(r *renaming, to openDir) syscall.Errno {
 			return errno
 		}
 		switch {
-		case t.guard.stalls(&r.from, r.dst.typ()):
+		case t.guard.stalls(&r.from, r.dst.Type()):
 			reason = stallsGit
-		case t.levels.leads(r.from.dir.getState(), r.from.name, r.dst.typ()):
+		case t.levels.leads(r.from.dir.getState(), r.from.name, r.dst.Type()):
 			reason = leadsAway
 		}
 		if reason != "" {

@@ -5,6 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/backing"
 	"wolffia/perm"
 )
 
@@ -27,40 +28,40 @@ func (t *tree) alike(r *renaming) bool {
 func (t *tree) renameHost(r *renaming, from, to openDir, flags uint32) syscall.Errno {
 	mayBecomeDir := t.levels.of(&r.from, true) == perm.Write // another sandbox could have one there
 	switch {
-	case r.swap || r.src.isDir() || !mayBecomeDir || t.alike(r):
-		return errnoOf(unix.Renameat2(from.fd, r.from.name, to.fd, r.to.name, uint(flags)))
+	case r.swap || r.src.IsDir() || !mayBecomeDir || t.alike(r):
+		return backing.Errno(unix.Renameat2(from.fd, r.from.name, to.fd, r.to.name, uint(flags)))
 	case r.dst != nil && flags&unix.RENAME_NOREPLACE != 0:
 		return syscall.EEXIST
-	case r.dst != nil && r.dst.ident == r.src.ident:
+	case r.dst != nil && r.dst.ID == r.src.ID:
 		return 0 // as rename(2)
 	}
 	// Under a name of the server's own, which no sandbox can use, it stays the same object.
-	tmp := tempName()
+	tmp := backing.TempName()
 	if err := unix.Renameat(from.fd, r.from.name, from.fd, tmp); err != nil {
-		return errnoOf(err)
+		return backing.Errno(err)
 	}
-	o, errno := t.stat(fdName{from.fd, tmp})
-	if errno == 0 && o.ident != r.src.ident {
+	o, errno := t.Stat(backing.At{FD: from.fd, Name: tmp})
+	if errno == 0 && o.ID != r.src.ID {
 		errno = syscall.ESTALE // the kernel looks the name up, and asks again
 	}
 	if errno == 0 {
-		errno = errnoOf(unix.Renameat2(from.fd, tmp, to.fd, r.to.name, uint(flags)))
+		errno = backing.Errno(unix.Renameat2(from.fd, tmp, to.fd, r.to.name, uint(flags)))
 	}
 	if errno == 0 {
 		_ = unix.Unlinkat(from.fd, tmp, 0) // it is still there if r.to has just become a name of the same file
 		return 0
 	}
-	t.giveBack(fdName{from.fd, tmp}, from.fd, &r.from)
+	t.giveBack(backing.At{FD: from.fd, Name: tmp}, from.fd, &r.from)
 	return errno
 }
 
 // giveBack gives what is at tmp its name e back, of the directory fd.
-func (ns *names) giveBack(tmp fdName, fd int, e *entry) {
-	err := unix.Renameat2(tmp.fd, tmp.name, fd, e.name, unix.RENAME_NOREPLACE)
+func (ns *names) giveBack(tmp backing.At, fd int, e *entry) {
+	err := unix.Renameat2(tmp.FD, tmp.Name, fd, e.name, unix.RENAME_NOREPLACE)
 	if err == unix.EINVAL { // the file system knows no flags
-		err = unix.Renameat(tmp.fd, tmp.name, fd, e.name)
+		err = unix.Renameat(tmp.FD, tmp.Name, fd, e.name)
 	}
 	if err != nil {
-		ns.logger.Error("give a file its name back", "name", ns.table.path(e.dir, e.name), "is", tmp.name, "error", err)
+		ns.Logger.Error("give a file its name back", "name", ns.table.path(e.dir, e.name), "is", tmp.Name, "error", err)
 	}
 }

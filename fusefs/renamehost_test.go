@@ -14,6 +14,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/backing"
 	"wolffia/perm"
 )
 
@@ -168,7 +169,7 @@ func known(t *testing.T, tr *tree, dir uint64, name string) uint64 {
 func temporaries(t *testing.T, dir string) (found string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(p string, e fs.DirEntry, err error) error {
-		if err == nil && strings.HasPrefix(e.Name(), ownPrefix) {
+		if err == nil && strings.HasPrefix(e.Name(), backing.OwnPrefix) {
 			found = p
 		}
 		return err

@@ -5,6 +5,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/backing"
 	"wolffia/fusefs/cow"
 )
 
@@ -15,7 +16,7 @@ func (u *upperLayer) rename(r *renaming, from, to *openDir, flags uint32) syscal
 	if errno := u.mayReplace(r, *to, flags); errno != 0 {
 		return errno
 	}
-	if r.dst != nil && r.src.ident == r.dst.ident {
+	if r.dst != nil && r.src.ID == r.dst.ID {
 		return 0
 	}
 	src, errno := u.moving(&r.from, r.srcOwn, r)
@@ -50,7 +51,7 @@ func (u *upperLayer) rename(r *renaming, from, to *openDir, flags uint32) syscal
 	case errno != 0:
 		return errno
 	case r.swap:
-		return errnoOf(unix.Renameat2(from.fd, r.from.name, to.fd, r.to.name, unix.RENAME_EXCHANGE))
+		return backing.Errno(unix.Renameat2(from.fd, r.from.name, to.fd, r.to.name, unix.RENAME_EXCHANGE))
 	}
 	return u.move(r, from.fd, to.fd, hides)
 }
@@ -68,13 +69,13 @@ func (u *upperLayer) mayReplace(r *renaming, to openDir, flags uint32) syscall.E
 		return syscall.EEXIST
 	case r.dst == nil && r.swap:
 		return syscall.ENOENT
-	case r.dst == nil || r.swap || r.src.ident == r.dst.ident:
+	case r.dst == nil || r.swap || r.src.ID == r.dst.ID:
 		return 0
-	case r.src.isDir() && !r.dst.isDir():
+	case r.src.IsDir() && !r.dst.IsDir():
 		return syscall.ENOTDIR
-	case !r.src.isDir() && r.dst.isDir():
+	case !r.src.IsDir() && r.dst.IsDir():
 		return syscall.EISDIR
-	case r.dst.isDir():
+	case r.dst.IsDir():
 		return u.showsNothing(to, r.to.name)
 	}
 	return 0
@@ -87,7 +88,7 @@ func (u *upperLayer) moving(e *entry, own bool, r *renaming) (*node, syscall.Err
 	n := u.table.child(e.dir, e.name)
 	switch {
 	case n == nil:
-		return nil, syscall.ESTALE // the kernel has forgotten the object that it is about to rename
+		return nil, syscall.ESTALE // the kernel has backing.Forgotten the object that it is about to rename
 	case own && !n.borrows():
 		return n, 0
 	case n.isDir():
@@ -112,19 +113,19 @@ func (u *upperLayer) markMoving(n *node) syscall.Errno {
 	if n.merges() {
 		half = cow.Moved
 	}
-	return u.asOwner(h.fd, func() error { return cow.SetLower(h.fd, half, n.layers.lowerPath()) })
+	return u.AsOwner(h.fd, func() error { return cow.SetLower(h.fd, half, n.layers.lowerPath()) })
 }
 
 // moveUpper renames between the upper directories from and to, and leaves a whiteout at r.from if
 // that hides something.
 func (u *upperLayer) move(r *renaming, from, to int, hides bool) syscall.Errno {
-	at := fdName{to, r.to.name}
+	at := backing.At{FD: to, Name: r.to.name}
 	whiteout := false
 	if !r.dstOwn {
-		_, errno := u.stat(at)
+		_, errno := u.Stat(at)
 		whiteout = errno == 0
 	}
-	if r.src.isDir() && r.dstOwn {
+	if r.src.IsDir() && r.dstOwn {
 		// A directory with whiteouts in it cannot be renamed over.
 		if errno := u.cover(to, r.to.name, true); errno != 0 {
 			return errno
@@ -133,28 +134,28 @@ func (u *upperLayer) move(r *renaming, from, to int, hides bool) syscall.Errno {
 	}
 	cost := int64(0)
 	if hides && !whiteout {
-		cost = objectCost
+		cost = backing.ObjectCost
 	}
-	if errno := u.quota.reserve(cost); errno != 0 {
+	if errno := u.Quota.Reserve(cost); errno != 0 {
 		return errno
 	}
 	var errno syscall.Errno
 	switch {
-	case r.src.isDir() && whiteout:
-		errno = errnoOf(unix.Renameat2(from, r.from.name, to, r.to.name, unix.RENAME_EXCHANGE))
+	case r.src.IsDir() && whiteout:
+		errno = backing.Errno(unix.Renameat2(from, r.from.name, to, r.to.name, unix.RENAME_EXCHANGE))
 		if errno == 0 && !hides {
-			errno = errnoOf(unix.Unlinkat(from, r.from.name, 0)) // the whiteout
+			errno = backing.Errno(unix.Unlinkat(from, r.from.name, 0)) // the whiteout
 		}
 	case hides:
-		errno = errnoOf(unix.Renameat2(from, r.from.name, to, r.to.name, unix.RENAME_WHITEOUT))
+		errno = backing.Errno(unix.Renameat2(from, r.from.name, to, r.to.name, unix.RENAME_WHITEOUT))
 	default:
-		errno = errnoOf(unix.Renameat(from, r.from.name, to, r.to.name))
+		errno = backing.Errno(unix.Renameat(from, r.from.name, to, r.to.name))
 	}
 	switch {
 	case errno != 0:
-		u.quota.release(cost)
+		u.Quota.Release(cost)
 	case whiteout && !hides:
-		u.quota.release(objectCost)
+		u.Quota.Release(backing.ObjectCost)
 	}
 	return errno
 }

@@ -57,7 +57,7 @@ func (r *responder) answer(b *device.Buffers, n int) int {
 func (r *responder) handle(proto *fuse.ProtocolServer, b *device.Buffers, n int) int {
 	size, status := proto.HandleRequest(b.Vectors(n))
 	if !status.Ok() {
-		r.tree.logger.Warn("a message could not be answered", "status", status)
+		r.tree.Logger.Warn("a message could not be answered", "status", status)
 		return 0
 	}
 	return size

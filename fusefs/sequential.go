@@ -26,7 +26,7 @@ type sequentialLookups struct {
 	reported atomic.Bool
 }
 
-// reset is called when the kernel has forgotten the tree's names: a process that walks the tree
+// reset is called when the kernel has backing.Forgotten the tree's names: a process that walks the tree
 // causes new LOOKUPs.
 func (w *sequentialLookups) reset() { w.reported.Store(false) }
 

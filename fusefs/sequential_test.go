@@ -6,7 +6,7 @@ import (
 )
 
 // TestWalking: a program that asks for many names and reads little goes through the tree. The tree
-// reports it once, and once more after the kernel has forgotten the names.
+// reports it once, and once more after the kernel has backing.Forgotten the names.
 func TestWalking(t *testing.T) {
 	type use struct {
 		names int

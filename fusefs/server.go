@@ -12,6 +12,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/backing"
 	"wolffia/fusefs/device"
 	"wolffia/internal/sys/beneath"
 	"wolffia/perm"
@@ -99,7 +100,7 @@ type Options struct {
 
 	// OnSequentialLookup is called when lookups outnumber reads by lookupsPerRead: a process walks
 	// the tree by name. Listing the tree in advance then saves a message for each name. It is
-	// called once, and once more after each time that the kernel has forgotten all names. It must
+	// called once, and once more after each time that the kernel has backing.Forgotten all names. It must
 	// not block. It may be nil.
 	OnSequentialLookup func()
 
@@ -160,7 +161,7 @@ func (t *tree) serve(ctx context.Context, dev *os.File) (_ *Server, err error) {
 	reserved := make(chan struct{})
 	go func() { // ends within some RCU grace periods; the tree is served meanwhile
 		defer close(reserved)
-		t.fds.reserve(t.proc)
+		t.fds.reserve(t.Proc)
 	}()
 	go t.inval.run() // ends at t.inval.close below
 	go func() {      // ends when the tree is unmounted
@@ -264,19 +265,19 @@ func emptyTree(opts *Options) (*tree, error) {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
-	if err := t.init(logger); err != nil {
+	if err := t.FS.Open(logger); err != nil {
 		return nil, err
 	}
 	if opts.Quota > 0 {
-		t.quota = newQuota(opts.Quota)
+		t.Quota = backing.NewQuota(opts.Quota)
 	}
 	t.inval = newInvalQueue(t.kernel.send, t.kernel.forgetAll)
-	t.respond.tree, t.respond.proto = t, fuse.NewProtocolServer(t, fuseOptions(t.logger))
-	t.respond.echo = fuse.NewProtocolServer(echoTree{t}, fuseOptions(t.logger))
+	t.respond.tree, t.respond.proto = t, fuse.NewProtocolServer(t, fuseOptions(t.Logger))
+	t.respond.echo = fuse.NewProtocolServer(echoTree{t}, fuseOptions(t.Logger))
 	t.echoes = &echoes{names: &t.names, kernel: &t.kernel, report: opts.OnHostChange}
 	t.kernel.sequential.report = opts.OnSequentialLookup
 	nodes, handlers := shares(opts.Memory)
-	t.kernel.maxNodes, t.kernel.dev = nodes, device.New(handlers, t.logger, t.respond.answer)
+	t.kernel.maxNodes, t.kernel.dev = nodes, device.New(handlers, t.Logger, t.respond.answer)
 	if t.timeout <= 0 {
 		t.timeout = time.Second
 	}
@@ -293,7 +294,7 @@ func (t *tree) setRoot(dir int, rules Rules, opts *Options) (err error) {
 	if rules == nil {
 		return errors.New("serve a tree: Options.Rules is nil")
 	}
-	root, errno := openBeneath(dir, ".", unix.O_PATH|unix.O_DIRECTORY, 0)
+	root, errno := backing.OpenBeneath(dir, ".", unix.O_PATH|unix.O_DIRECTORY, 0)
 	if errno != 0 {
 		return fmt.Errorf("open the root of the tree: %w", errno)
 	}
@@ -310,7 +311,7 @@ func (t *tree) setRoot(dir int, rules Rules, opts *Options) (err error) {
 		return fmt.Errorf("find out the file system of the root of the tree: %w", err)
 	}
 	// An overlay copies a file when it is written, and the birth time becomes the copy's.
-	t.bornKnown = fs.Type != unix.OVERLAYFS_SUPER_MAGIC
+	t.BornKnown = fs.Type != unix.OVERLAYFS_SUPER_MAGIC
 	upper := -1
 	if opts.Copy != nil {
 		if t.copied, upper, err = newUpperLayer(&t.names, opts); err != nil {
@@ -325,7 +326,7 @@ func (t *tree) setRoot(dir int, rules Rules, opts *Options) (err error) {
 			}
 		}()
 	}
-	obj, errno := t.stat(fdName{fd: root})
+	obj, errno := t.Stat(backing.At{FD: root})
 	if errno != 0 {
 		return fmt.Errorf("stat the root of the tree: %w", errno)
 	}
@@ -360,9 +361,9 @@ func (t *tree) setRoot(dir int, rules Rules, opts *Options) (err error) {
 	}
 	t.root = t.fds.add(n, usePath, root) // held until close, as copied.lower
 	if t.copied != nil {
-		t.quota.begin(t.copied.used())
+		t.Quota.Begin(t.copied.used())
 	}
-	if !opts.NoWatch && localOnly(fs.Type) {
+	if !opts.NoWatch && backing.LocalOnly(fs.Type) {
 		t.watchRoot()
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/backing"
 	"wolffia/fusefs/gate"
 )
 
@@ -90,7 +91,7 @@ func (t *tree) chmod(n *node, mode uint32) syscall.Errno {
 		return errno
 	}
 	defer h.release()
-	return t.chmodFD(h.fd, mode)
+	return t.ChmodFD(h.fd, mode)
 }
 
 // utimes sets the times that in asks for, if any.
@@ -116,5 +117,5 @@ func (t *tree) utimes(n *node, in *fuse.SetAttrIn) syscall.Errno {
 		return errno
 	}
 	defer h.release()
-	return errnoOf(unix.UtimesNanoAt(t.proc, strconv.Itoa(h.fd), times, 0))
+	return backing.Errno(unix.UtimesNanoAt(t.Proc, strconv.Itoa(h.fd), times, 0))
 }

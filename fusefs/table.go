@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"wolffia/fusefs/backing"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -23,7 +25,7 @@ type table struct {
 	generation atomic.Uint64
 
 	// aliases are the nodes whose inode has several links, by inode. Guarded by mu.
-	aliases map[identity]map[*node]struct{}
+	aliases map[backing.Identity]map[*node]struct{}
 
 	count atomic.Int64
 }
@@ -33,7 +35,7 @@ func newTable(root *node) *table {
 	t := &table{
 		nodes:   map[uint64]*node{rootID: root},
 		last:    rootID,
-		aliases: map[identity]map[*node]struct{}{},
+		aliases: map[backing.Identity]map[*node]struct{}{},
 	}
 	t.count.Store(1)
 	return t
@@ -84,14 +86,14 @@ func (t *table) place(n *node) (parent *node, name string) {
 	return n.parent, n.trail.name
 }
 
-// enter returns the node for o, found at (dir, name), and counts one lookup. init sets the
+// enter returns the node for o, found at (dir, name), and counts one lookup. backing.Open sets the
 // level of a new node. If the node at (dir, name) was another object's, it becomes an
 // orphan and is returned as well.
-func (t *table) enter(dir *node, name string, o *object, init func(*node)) (n, orphan *node) {
+func (t *table) enter(dir *node, name string, o *backing.Object, init func(*node)) (n, orphan *node) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n = dir.children[name]
-	if n != nil && (n.ident() != o.ident || n.typ != o.typ()) {
+	if n != nil && (n.ident() != o.ID || n.typ != o.Type()) {
 		t.detach(n)
 		n, orphan = nil, n
 	}
@@ -291,7 +293,7 @@ func (t *table) links(n *node) []*node {
 // adopt gives n another inode, and reports false if n is no longer in the table. The caller
 // holds names.renameMu for writing, and n's lock of contents.mu if what is being written
 // to n must end up in the new inode.
-func (t *table) adopt(n *node, ident identity) bool {
+func (t *table) adopt(n *node, ident backing.Identity) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.nodes[n.id] != n {

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/backing"
 	"wolffia/fusefs/gate"
 	"wolffia/internal/git/gitguard"
 )
@@ -33,16 +34,19 @@ type transplant struct {
 	*tree
 	count int
 	until time.Time
-	files map[identity]struct{} // that have got their new names
-	dirs  map[identity]identity // the new directories, by those that they were made for
-	why   Denial                // what refuses it, if a name does: Path is below both places
+	files map[backing.Identity]struct{}         // that have got their new names
+	dirs  map[backing.Identity]backing.Identity // the new directories, by those that they were made for
+	why   Denial                                // what refuses it, if a name does: Path is below both places
 }
 
 // transplant does r, of a directory of the host. The directories of r are open as from and to. The
 // caller holds t.changeMu, t.levels.rulesMu and t.renameMu for writing: what other requests have
 // found out about a name in the directory would not hold afterwards.
 func (t *tree) transplant(r *renaming, from, to openDir) syscall.Errno {
-	p := &transplant{tree: t, until: time.Now().Add(transplantLimit), files: map[identity]struct{}{}, dirs: map[identity]identity{}}
+	p := &transplant{
+		tree: t, until: time.Now().Add(transplantLimit),
+		files: map[backing.Identity]struct{}{}, dirs: map[backing.Identity]backing.Identity{},
+	}
 	errno := p.do(r, from.fd, to.fd)
 	switch errno {
 	case 0:
@@ -61,7 +65,7 @@ func (t *tree) transplant(r *renaming, from, to openDir) syscall.Errno {
 }
 
 func (p *transplant) do(r *renaming, from, to int) syscall.Errno {
-	src, errno := openBeneath(from, r.from.name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	src, errno := backing.OpenBeneath(from, r.from.name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if errno != 0 {
 		return errno
 	}
@@ -69,10 +73,10 @@ func (p *transplant) do(r *renaming, from, to int) syscall.Errno {
 	a, b := p.insideBoth(r)
 	top, temps := p.root.fd, p.moveTemps
 	if temps[0] == "" {
-		temps = [2]string{tempName(), tempName()}
+		temps = [2]string{backing.TempName(), backing.TempName()}
 	}
-	made, old := fdName{top, temps[0]}, fdName{top, temps[1]}
-	errno = p.dir(src, r.src.ident, -1, "", a, b, "") // before anything changes
+	made, old := backing.At{FD: top, Name: temps[0]}, backing.At{FD: top, Name: temps[1]}
+	errno = p.dir(src, r.src.ID, -1, "", a, b, "") // before anything changes
 	if errno != 0 {
 		return errno
 	}
@@ -80,15 +84,15 @@ func (p *transplant) do(r *renaming, from, to int) syscall.Errno {
 		return syscall.EXDEV // a killed server has left it
 	}
 	p.count = 0
-	if errno = p.dir(src, r.src.ident, top, temps[0], a, b, ""); errno == 0 {
-		errno = errnoOf(unix.Renameat2(top, temps[0], to, r.to.name, unix.RENAME_NOREPLACE))
+	if errno = p.dir(src, r.src.ID, top, temps[0], a, b, ""); errno == 0 {
+		errno = backing.Errno(unix.Renameat2(top, temps[0], to, r.to.name, unix.RENAME_NOREPLACE))
 	}
 	if errno != 0 {
 		p.clear(made)
 		return errno
 	}
-	if errno = p.take(from, &r.from, old, r.src.ident); errno != 0 {
-		if p.take(to, &r.to, made, p.dirs[r.src.ident]) == 0 && !p.clear(made) {
+	if errno = p.take(from, &r.from, old, r.src.ID); errno != 0 {
+		if p.take(to, &r.to, made, p.dirs[r.src.ID]) == 0 && !p.clear(made) {
 			p.giveBack(made, to, &r.to)
 		}
 		return errno
@@ -100,11 +104,11 @@ func (p *transplant) do(r *renaming, from, to int) syscall.Errno {
 }
 
 // take moves e, of the directory fd, to temp if it is the object called ident.
-func (p *transplant) take(fd int, e *entry, temp fdName, ident identity) syscall.Errno {
-	if err := unix.Renameat2(fd, e.name, temp.fd, temp.name, unix.RENAME_NOREPLACE); err != nil {
-		return errnoOf(err)
+func (p *transplant) take(fd int, e *entry, temp backing.At, ident backing.Identity) syscall.Errno {
+	if err := unix.Renameat2(fd, e.name, temp.FD, temp.Name, unix.RENAME_NOREPLACE); err != nil {
+		return backing.Errno(err)
 	}
-	if o, errno := p.stat(temp); errno != 0 || o.ident != ident {
+	if o, errno := p.Stat(temp); errno != 0 || o.ID != ident {
 		p.giveBack(temp, fd, e)
 		return syscall.ESTALE
 	}
@@ -120,23 +124,25 @@ func (ns *names) insideBoth(r *renaming) (from, to states) {
 // dir judges the directory src, which must be the one called ident and moves from a place with the
 // states from to one with the states to; at is its path below the two places. Unless dst is -1 it
 // also makes it in the directory dst, as name.
-func (p *transplant) dir(src int, ident identity, dst int, name string, from, to states, at string) syscall.Errno {
-	o, errno := p.stat(fdName{fd: src})
+func (p *transplant) dir(
+	src int, ident backing.Identity, dst int, name string, from, to states, at string,
+) syscall.Errno {
+	o, errno := p.Stat(backing.At{FD: src})
 	switch {
 	case errno != 0:
 		return errno
-	case o.ident != ident:
+	case o.ID != ident:
 		return syscall.ESTALE
-	case o.Uid != p.euid || o.Mode&0o700 != 0o700 || o.isMount() || strings.Count(at, "/") > transplantDepth:
+	case o.Uid != p.EUID || o.Mode&0o700 != 0o700 || o.IsMount() || strings.Count(at, "/") > transplantDepth:
 		return syscall.EXDEV
 	}
 	if dst < 0 {
 		return p.fill(src, -1, from, to, at)
 	}
 	if err := unix.Mkdirat(dst, name, 0o700); err != nil {
-		return errnoOf(err)
+		return backing.Errno(err)
 	}
-	return inDir(dst, name, func(made int) syscall.Errno {
+	return backing.InDir(dst, name, func(made int) syscall.Errno {
 		errno := p.fill(src, made, from, to, at)
 		if errno == 0 {
 			errno = p.dress(made, o)
@@ -147,9 +153,9 @@ func (p *transplant) dir(src int, ident identity, dst int, name string, from, to
 		if errno != 0 {
 			return errno
 		}
-		now, errno := p.stat(fdName{fd: made})
+		now, errno := p.Stat(backing.At{FD: made})
 		if errno == 0 {
-			p.dirs[o.ident] = now.ident
+			p.dirs[o.ID] = now.ID
 		}
 		return errno
 	})
@@ -158,7 +164,7 @@ func (p *transplant) dir(src int, ident identity, dst int, name string, from, to
 // fill is dir for what is in the directory.
 func (p *transplant) fill(src, dst int, from, to states, at string) syscall.Errno {
 	var all []string
-	errno := p.eachName(src, func(name string, _ uint32) syscall.Errno {
+	errno := p.EachName(src, func(name string, _ uint32) syscall.Errno {
 		all = append(all, name)
 		if len(all) > maxTransplant {
 			return syscall.EXDEV
@@ -185,17 +191,17 @@ func (p *transplant) fill(src, dst int, from, to states, at string) syscall.Errn
 
 // entry is dir for the entry called name of src.
 func (p *transplant) entry(src, dst int, name string, from, to states, at string) syscall.Errno {
-	fd, errno := openBeneath(src, name, unix.O_PATH|unix.O_NOFOLLOW, 0)
+	fd, errno := backing.OpenBeneath(src, name, unix.O_PATH|unix.O_NOFOLLOW, 0)
 	if errno != 0 {
 		return errno
 	}
 	defer unix.Close(fd)
-	o, errno := p.stat(fdName{fd: fd})
+	o, errno := p.Stat(backing.At{FD: fd})
 	if errno != 0 {
 		return errno
 	}
 	lv := &p.levels
-	was, is := lv.child(from, name, o.isDir()), lv.child(to, name, o.isDir())
+	was, is := lv.child(from, name, o.IsDir()), lv.child(to, name, o.IsDir())
 	switch {
 	case was != is:
 		p.why = Denial{
@@ -203,28 +209,28 @@ func (p *transplant) entry(src, dst int, name string, from, to states, at string
 			Reason: fmt.Sprintf(" cannot move there, where the level of this name is %v instead of %v", is, was),
 		}
 		return syscall.EXDEV
-	case name == gitName, strings.HasPrefix(name, ownPrefix), lv.leads(to, name, o.typ()):
+	case name == gitName, strings.HasPrefix(name, backing.OwnPrefix), lv.leads(to, name, o.Type()):
 		return syscall.EXDEV
-	case o.isDir():
-		return p.dir(fd, o.ident, dst, name, lv.inside(from, name, true), lv.inside(to, name, true), at)
+	case o.IsDir():
+		return p.dir(fd, o.ID, dst, name, lv.inside(from, name, true), lv.inside(to, name, true), at)
 	case dst < 0:
 		return 0
 	}
-	p.files[o.ident] = struct{}{}
-	return p.linkFD(fd, dst, name)
+	p.files[o.ID] = struct{}{}
+	return p.LinkFD(fd, dst, name)
 }
 
 // dress gives the directory fd what o has beside its entries.
-func (p *transplant) dress(fd int, o *object) syscall.Errno {
-	now, errno := p.stat(fdName{fd: fd})
+func (p *transplant) dress(fd int, o *backing.Object) syscall.Errno {
+	now, errno := p.Stat(backing.At{FD: fd})
 	if errno == 0 && now.Gid != o.Gid {
-		errno = errnoOf(unix.Fchownat(fd, "", -1, int(o.Gid), unix.AT_EMPTY_PATH))
+		errno = backing.Errno(unix.Fchownat(fd, "", -1, int(o.Gid), unix.AT_EMPTY_PATH))
 	}
 	if errno == 0 {
-		errno = errnoOf(unix.Chmod(procPath(fd), uint32(o.Mode)&0o7777))
+		errno = backing.Errno(unix.Chmod(backing.ProcPath(fd), uint32(o.Mode)&0o7777))
 	}
 	if errno == 0 {
-		errno = errnoOf(unix.UtimesNanoAt(unix.AT_FDCWD, procPath(fd), []unix.Timespec{
+		errno = backing.Errno(unix.UtimesNanoAt(unix.AT_FDCWD, backing.ProcPath(fd), []unix.Timespec{
 			{Sec: o.Atime.Sec, Nsec: int64(o.Atime.Nsec)}, {Sec: o.Mtime.Sec, Nsec: int64(o.Mtime.Nsec)},
 		}, 0))
 	}
@@ -235,7 +241,7 @@ func (p *transplant) dress(fd int, o *object) syscall.Errno {
 // the system's own.
 func (p *transplant) plain(fd int) bool {
 	buf := make([]byte, 4096)
-	n, err := unix.Listxattr(procPath(fd), buf)
+	n, err := unix.Listxattr(backing.ProcPath(fd), buf)
 	if err != nil {
 		return err == unix.ENOTSUP
 	}
@@ -249,30 +255,30 @@ func (p *transplant) plain(fd int) bool {
 
 // clear removes the directory at, with the names of files that have two, and reports whether
 // nothing else was there.
-func (p *transplant) clear(at fdName) bool {
-	_ = inDir(at.fd, at.name, func(dir int) syscall.Errno {
+func (p *transplant) clear(at backing.At) bool {
+	_ = backing.InDir(at.FD, at.Name, func(dir int) syscall.Errno {
 		var all []string
-		errno := p.eachName(dir, func(name string, _ uint32) syscall.Errno { all = append(all, name); return 0 })
+		errno := p.EachName(dir, func(name string, _ uint32) syscall.Errno { all = append(all, name); return 0 })
 		for _, name := range all {
-			o, errno := p.stat(fdName{dir, name})
+			o, errno := p.Stat(backing.At{FD: dir, Name: name})
 			if errno != 0 {
 				continue
 			}
-			if _, two := p.files[o.ident]; o.isDir() {
-				p.clear(fdName{dir, name})
+			if _, two := p.files[o.ID]; o.IsDir() {
+				p.clear(backing.At{FD: dir, Name: name})
 			} else if two {
 				_ = unix.Unlinkat(dir, name, 0)
 			}
 		}
 		return errno
 	})
-	return unix.Unlinkat(at.fd, at.name, unix.AT_REMOVEDIR) == nil
+	return unix.Unlinkat(at.FD, at.Name, unix.AT_REMOVEDIR) == nil
 }
 
 // adoptDirs has the nodes at n and below name the directories that a transplant has made, dirs by
 // the former ones, and all nodes the levels of their new places. The caller holds
 // t.levels.rulesMu and t.renameMu for writing.
-func (ns *names) adoptDirs(n *node, dirs map[identity]identity) {
+func (ns *names) adoptDirs(n *node, dirs map[backing.Identity]backing.Identity) {
 	for _, id := range ns.applyRulesToAll() {
 		ns.inval.add(invalidation{what: invalContent, id: id})
 	}

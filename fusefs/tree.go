@@ -6,6 +6,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/backing"
 	"wolffia/fusefs/gate"
 )
 
@@ -45,11 +46,11 @@ func (t *tree) StatFs(_ <-chan struct{}, in *fuse.InHeader, out *fuse.StatfsOut)
 	}
 	var st syscall.Statfs_t
 	if err := syscall.Fstatfs(t.root.fd, &st); err != nil {
-		return fuse.Status(errnoOf(err))
+		return fuse.Status(backing.Errno(err))
 	}
 	out.FromStatfsT(&st)
-	if t.quota != nil {
-		free, limit := t.quota.free()
+	if t.Quota != nil {
+		free, limit := t.Quota.Free()
 		block := int64(out.Frsize)
 		out.Blocks = min(out.Blocks, uint64(limit/block))
 		out.Bfree, out.Bavail = min(out.Bfree, uint64(free/block)), min(out.Bavail, uint64(free/block))
@@ -76,15 +77,15 @@ func (t *tree) release(n *node) {
 	} else {
 		t.watch.remove(n, fd)
 	}
-	if t.quota != nil && len(t.table.links(n)) == 0 {
-		t.quota.forgotten(n, fd)
+	if t.Quota != nil && len(t.table.links(n)) == 0 {
+		t.Quota.Forgotten(n.ident(), fd)
 	}
 	t.fds.forget(n)
 }
 
 // close closes all descriptors. No request may be in progress.
 func (t *tree) close() {
-	defer unix.Close(t.proc)
+	defer unix.Close(t.Proc)
 	if t.root == nil {
 		return
 	}

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/backing"
 	"wolffia/fusefs/cow"
 )
 
@@ -23,7 +24,7 @@ func (u *upperLayer) needUpper(n *node) syscall.Errno {
 		return errno
 	}
 	defer lower.release()
-	o, errno := u.examine(fdName{fd: lower.fd})
+	o, errno := u.Examine(backing.At{FD: lower.fd})
 	if errno != 0 {
 		return errno
 	}
@@ -35,20 +36,20 @@ func (u *upperLayer) needUpper(n *node) syscall.Errno {
 		}
 	}
 	if errno == 0 {
-		errno = u.quota.reserve(objectCost)
+		errno = u.Quota.Reserve(backing.ObjectCost)
 	}
 	if errno != 0 {
 		return errno
 	}
 	if errno = u.makeHalf(n, o, parent, name); errno != 0 {
-		u.quota.release(objectCost)
+		u.Quota.Release(backing.ObjectCost)
 	}
 	return errno
 }
 
 // makeHalf makes the upper half of n, which is the host's o, at the entry called name of parent;
 // of an orphan, which has no parent, one without a name.
-func (u *upperLayer) makeHalf(n *node, o *object, parent *node, name string) syscall.Errno {
+func (u *upperLayer) makeHalf(n *node, o *backing.Object, parent *node, name string) syscall.Errno {
 	fd, tmp, errno := u.makeWorkDir()
 	if errno != 0 {
 		return errno
@@ -58,13 +59,13 @@ func (u *upperLayer) makeHalf(n *node, o *object, parent *node, name string) sys
 			unix.Close(fd)
 		}
 	}()
-	made, errno := u.stat(fdName{fd: fd})
-	mode, self := u.ownMode(o), strconv.Itoa(fd)
+	made, errno := u.Stat(backing.At{FD: fd})
+	mode, self := u.OwnMode(o), strconv.Itoa(fd)
 	if errno == 0 { // a directory that is moved must be writable
-		errno = errnoOf(unix.Fchmodat(u.proc, self, mode|0o700, 0))
+		errno = backing.Errno(unix.Fchmodat(u.Proc, self, mode|0o700, 0))
 	}
 	if errno == 0 {
-		errno = u.setTimes(fd, o)
+		errno = u.SetTimes(fd, o)
 	}
 	if errno == 0 && parent != nil {
 		errno = u.placeHalf(n, fd, tmp, parent, name)
@@ -76,11 +77,11 @@ func (u *upperLayer) makeHalf(n *node, o *object, parent *node, name string) sys
 		return errno
 	}
 	if mode&0o700 != 0o700 {
-		if err := unix.Fchmodat(u.proc, self, mode, 0); err != nil {
-			u.logger.Error("set the mode of a directory of the upper layer", "error", err)
+		if err := unix.Fchmodat(u.Proc, self, mode, 0); err != nil {
+			u.Logger.Error("set the mode of a directory of the upper layer", "error", err)
 		}
 	}
-	u.adopt(n, made.ident)
+	u.adopt(n, made.ID)
 	n.layers.lowerSeen.Store(u.clock())
 	if parent == nil {
 		n.layers.merges.Store(false)
@@ -101,9 +102,9 @@ func (u *upperLayer) makeHalf(n *node, o *object, parent *node, name string) sys
 func (u *upperLayer) makeWorkDir() (fd int, name string, errno syscall.Errno) {
 	name = u.temp()
 	if err := unix.Mkdirat(u.work, name, 0o700); err != nil {
-		return -1, "", errnoOf(err)
+		return -1, "", backing.Errno(err)
 	}
-	if fd, errno = openBeneath(u.work, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0); errno != 0 {
+	if fd, errno = backing.OpenBeneath(u.work, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0); errno != 0 {
 		_ = unix.Unlinkat(u.work, name, unix.AT_REMOVEDIR)
 	}
 	return fd, name, errno
@@ -114,7 +115,7 @@ func (u *upperLayer) makeWorkDir() (fd int, name string, errno syscall.Errno) {
 func (u *upperLayer) placeHalf(n *node, fd int, tmp string, parent *node, name string) syscall.Errno {
 	if half, path := n.half(parent, name); half != cow.Merged {
 		if err := cow.SetLower(fd, half, path); err != nil {
-			return errnoOf(err)
+			return backing.Errno(err)
 		}
 	}
 	up, errno := u.acquireLocked(parent, usePath)
@@ -130,7 +131,7 @@ func (u *upperLayer) placeHalf(n *node, fd int, tmp string, parent *node, name s
 // the times of the directory stay. The caller holds u.renameMu for writing, so that no name is
 // made in it meanwhile.
 func (u *upperLayer) putUpper(tmp string, fd int, name string, over bool) syscall.Errno {
-	o, errno := u.stat(fdName{fd: fd})
+	o, errno := u.Stat(backing.At{FD: fd})
 	if errno != 0 {
 		return errno
 	}
@@ -138,13 +139,13 @@ func (u *upperLayer) putUpper(tmp string, fd int, name string, over bool) syscal
 	if over {
 		flags = 0
 	}
-	errno = u.asOwner(fd, func() error {
+	errno = u.AsOwner(fd, func() error {
 		return unix.Renameat2(u.work, tmp, fd, name, flags)
 	})
 	if errno != 0 {
 		return errno
 	}
-	return u.setTimes(fd, o)
+	return u.SetTimes(fd, o)
 }
 
 // makeUpper is make for a copied tree.
@@ -157,7 +158,7 @@ func (u *upperLayer) makeUpper(d *openDir, name string, isDir bool, create func(
 	if errno := u.ensureUpper(d); errno != 0 {
 		return errno
 	}
-	_, absent := u.stat(fdName{d.fd, name})
+	_, absent := u.Stat(backing.At{FD: d.fd, Name: name})
 	whiteout := absent == 0
 	if !whiteout && !isDir {
 		return create(d.fd, name)
@@ -169,26 +170,28 @@ func (u *upperLayer) makeUpper(d *openDir, name string, isDir bool, create func(
 	var errno syscall.Errno
 	if isDir {
 		// It is the sandbox's own: what the host makes by its name does not show in it.
-		errno = inDir(work, tmp, func(fd int) syscall.Errno { return errnoOf(cow.SetLower(fd, cow.Own, "")) })
+		errno = backing.InDir(work, tmp, func(fd int) syscall.Errno {
+			return backing.Errno(cow.SetLower(fd, cow.Own, ""))
+		})
 	}
 	switch {
 	case errno != 0:
 	case !whiteout:
-		errno = errnoOf(unix.Renameat2(work, tmp, d.fd, name, unix.RENAME_NOREPLACE))
+		errno = backing.Errno(unix.Renameat2(work, tmp, d.fd, name, unix.RENAME_NOREPLACE))
 	case isDir:
-		errno = errnoOf(unix.Renameat2(work, tmp, d.fd, name, unix.RENAME_EXCHANGE))
+		errno = backing.Errno(unix.Renameat2(work, tmp, d.fd, name, unix.RENAME_EXCHANGE))
 		if errno == 0 { // the whiteout is in the work directory now
 			isDir = false
 			u.removeWork(tmp, false)
 		}
 	default:
-		errno = errnoOf(unix.Renameat(work, tmp, d.fd, name))
+		errno = backing.Errno(unix.Renameat(work, tmp, d.fd, name))
 	}
 	switch {
 	case errno != 0:
 		u.removeWork(tmp, isDir)
 	case whiteout:
-		u.quota.release(objectCost)
+		u.Quota.Release(backing.ObjectCost)
 	}
 	return errno
 }
@@ -216,6 +219,6 @@ func (u *upperLayer) removeWork(name string, isDir bool) {
 		flags = unix.AT_REMOVEDIR
 	}
 	if err := unix.Unlinkat(u.work, name, flags); err != nil {
-		u.logger.Error("remove a temporary name", "error", err)
+		u.Logger.Error("remove a temporary name", "error", err)
 	}
 }

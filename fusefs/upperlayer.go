@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/backing"
 	"wolffia/fusefs/cow"
 	"wolffia/internal/sys/beneath"
 )
@@ -35,11 +36,11 @@ func newUpperLayer(ns *names, opts *Options) (layer *upperLayer, upper int, err 
 	if c.Log == nil {
 		return nil, -1, errors.New("serve a tree: Copy.Log is nil")
 	}
-	upper, errno := openBeneath(c.Upper, ".", unix.O_PATH|unix.O_DIRECTORY, 0)
+	upper, errno := backing.OpenBeneath(c.Upper, ".", unix.O_PATH|unix.O_DIRECTORY, 0)
 	if errno != 0 {
 		return nil, -1, fmt.Errorf("open the upper layer: %w", errno)
 	}
-	work, errno := openBeneath(c.Work, ".", unix.O_PATH|unix.O_DIRECTORY, 0)
+	work, errno := backing.OpenBeneath(c.Work, ".", unix.O_PATH|unix.O_DIRECTORY, 0)
 	if errno != 0 {
 		unix.Close(upper)
 		return nil, -1, fmt.Errorf("open the work directory: %w", errno)
@@ -82,9 +83,9 @@ const maxDigest = 1 << 20
 // note records what the host has at path, before the upper layer hides it. content opens the
 // object, if it is a regular file, to read it, so that the same content under another inode is no
 // change of the host's; nil: it is not recorded.
-func (u *upperLayer) note(path string, o *object, content func() (int, syscall.Errno)) syscall.Errno {
+func (u *upperLayer) note(path string, o *backing.Object, content func() (int, syscall.Errno)) syscall.Errno {
 	r := cow.RecordOf(path, &o.Statx_t)
-	if content != nil && o.typ() == unix.S_IFREG && o.Size <= maxDigest && !u.log.Has(path) {
+	if content != nil && o.Type() == unix.S_IFREG && o.Size <= maxDigest && !u.log.Has(path) {
 		if fd, errno := content(); errno == 0 { // a file that cannot be read has no digest
 			f := os.NewFile(uintptr(fd), path)
 			r.Digest, _ = cow.Digest(io.NewSectionReader(f, 0, int64(o.Size)))
@@ -92,7 +93,7 @@ func (u *upperLayer) note(path string, o *object, content func() (int, syscall.E
 		}
 	}
 	if err := u.log.Add(r); err != nil {
-		u.logger.Error("record what the host has", "error", err)
+		u.Logger.Error("record what the host has", "error", err)
 		if errno, ok := errors.AsType[syscall.Errno](err); ok {
 			return errno
 		}
@@ -104,19 +105,19 @@ func (u *upperLayer) note(path string, o *object, content func() (int, syscall.E
 // lookupUpper is lookupEntry for the upper half fd of a directory. With ENOENT the result has the
 // whiteout, if there is one.
 func (u *upperLayer) lookup(e *entry, fd int, known *node) (lookupResult, syscall.Errno) {
-	a := fdName{fd, e.name}
-	obj, errno := u.examine(a)
+	a := backing.At{FD: fd, Name: e.name}
+	obj, errno := u.Examine(a)
 	r := lookupResult{obj: obj, fd: -1, upper: true}
 	switch {
 	case errno != 0:
-	case isWhiteout(obj):
+	case backing.IsWhiteout(obj):
 		errno = syscall.ENOENT
-	case obj.isDir() && known != nil && known.ident() == obj.ident:
+	case obj.IsDir() && known != nil && known.ident() == obj.ID:
 		r.half, r.lowerPath = known.half(e.dir, e.name)
-	case obj.isDir():
-		r.fd, r.half, r.lowerPath, errno = u.openUpper(a)
-	case obj.typ() != unix.S_IFREG:
-	case known != nil && known.ident() == obj.ident:
+	case obj.IsDir():
+		r.fd, r.half, r.lowerPath, errno = u.OpenUpper(a)
+	case obj.Type() != unix.S_IFREG:
+	case known != nil && known.ident() == obj.ID:
 		if known.borrows() {
 			r.borrowed = known.layers.lowerPath()
 		}
@@ -138,7 +139,7 @@ func (u *upperLayer) newLayers(e *entry, r *lookupResult) *layers {
 	l := &layers{}
 	l.ino.Store(u.number(r.obj.Ino, r.upper))
 	l.upper.Store(r.upper)
-	if r.obj.isDir() {
+	if r.obj.IsDir() {
 		l.dirLayers = &dirLayers{}
 		switch {
 		case r.half == cow.Moved:
@@ -158,15 +159,29 @@ func (u *upperLayer) newLayers(e *entry, r *lookupResult) *layers {
 }
 
 // rootLayers gives the root, the host's o with the upper half of the descriptor upper, its layers.
-func (u *upperLayer) rootLayers(n *node, o *object, upper int) error {
-	own, errno := u.stat(fdName{fd: upper})
+func (u *upperLayer) rootLayers(n *node, o *backing.Object, upper int) error {
+	own, errno := u.Stat(backing.At{FD: upper})
 	if errno != 0 {
 		return fmt.Errorf("stat the upper layer: %w", errno)
 	}
-	n.inode.Store(&own.ident)
+	n.inode.Store(&own.ID)
 	n.layers = &layers{dirLayers: &dirLayers{}}
 	n.layers.ino.Store(o.Ino)
 	n.layers.upper.Store(true)
 	n.layers.merges.Store(true)
 	return nil
+}
+
+// used returns how many bytes count for the quota of a copied tree. What cannot be counted leaves
+// no room.
+func (u *upperLayer) used() int64 {
+	if u.Quota == nil {
+		return 0
+	}
+	all, errno := u.Count(u.root.fd)
+	if errno != 0 {
+		u.Logger.Error("count what the upper layer takes", "error", errno)
+		return u.Quota.Size()
+	}
+	return all.Bytes
 }

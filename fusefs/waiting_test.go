@@ -5,11 +5,10 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
-	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/backing"
 	"wolffia/fusefs/gate"
 	"wolffia/internal/test/wait"
 	"wolffia/perm"
@@ -33,7 +32,7 @@ func newWaitingTree(t *testing.T, copied bool, files ...string) *waitingTree {
 	for _, name := range append(files, "big") {
 		write(t, w.dir, name, "content of "+name)
 	}
-	if err := os.Truncate(filepath.Join(w.dir, "big"), copyStep+1); err != nil { // a hole, which is copied in no time
+	if err := os.Truncate(filepath.Join(w.dir, "big"), backing.CopyStep+1); err != nil { // a hole, which is copied in no time
 		t.Fatal(err)
 	}
 	opts := Options{Rules: compiled(t, "**=write"), NoWatch: true, Copy: copyOf(t, setup{Copied: copied}, base)}
@@ -155,7 +154,7 @@ func TestNewRulesDuringACopy(t *testing.T) {
 		}, syscall.EACCES, true},
 		"truncate": {[]string{"big=none"}, func(w *waitingTree) fuse.Status {
 			i := fuse.SetAttrIn{}
-			i.NodeId, i.Valid, i.Size = w.big.id, fuse.FATTR_SIZE, copyStep+1
+			i.NodeId, i.Valid, i.Size = w.big.id, fuse.FATTR_SIZE, backing.CopyStep+1
 			return w.SetAttr(nil, &i, &fuse.AttrOut{})
 		}, syscall.ENOENT, true},
 		"link": {[]string{"big=none"}, func(w *waitingTree) fuse.Status {
@@ -207,31 +206,12 @@ func TestNewRulesDuringACopy(t *testing.T) {
 						t.Errorf("%s was made", name)
 					}
 				}
-				for name, size := range map[string]int64{"host/other": 16, "host/big": copyStep + 1, "upper/other": 0} {
+				for name, size := range map[string]int64{"host/other": 16, "host/big": backing.CopyStep + 1, "upper/other": 0} {
 					if st, err := os.Lstat(filepath.Join(filepath.Dir(w.dir), name)); err == nil && st.Size() != size {
 						t.Errorf("%s has %d bytes", name, st.Size())
 					}
 				}
 			})
 		}
-	}
-}
-
-// A copy that takes too long is given up: of each tree, whose copies are all made by fillContent.
-func TestCopyLimit(t *testing.T) {
-	dir := t.TempDir()
-	write(t, dir, "file", "content")
-	tr := testTree(t, dir, compiled(t, "**=write"))
-	from, err := unix.Open(filepath.Join(dir, "file"), unix.O_PATH|unix.O_CLOEXEC, 0)
-	ok(t, "open", err)
-	defer unix.Close(from)
-	for limit, want := range map[time.Duration]syscall.Errno{time.Hour: 0, -time.Second: syscall.EFBIG} {
-		to, err := unix.MemfdCreate("copy", unix.MFD_CLOEXEC) // of another file system, which cannot clone
-		ok(t, "make", err)
-		tr.copyLimit = limit
-		if errno := tr.fillContent(to, from, 7); errno != want {
-			t.Errorf("with %v: %v, want %v", limit, errno, want)
-		}
-		unix.Close(to)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/backing"
 	"wolffia/fusefs/fanotify"
 )
 
@@ -70,7 +71,7 @@ var maxMarks = sync.OnceValue(func() int {
 
 // watchRoot starts to notice the host's changes, if kernel and file system can report them.
 func (ns *names) watchRoot() {
-	w := newWatcher(ns.proc)
+	w := newWatcher(ns.Proc)
 	if w == nil {
 		return
 	}
@@ -98,8 +99,8 @@ func (w *watcher) accepts(n *node) bool {
 func (w *watcher) add(n *node, fd int) { w.addIf(n, fd, func() bool { return true }) }
 
 // addFile watches the regular file n, which has names elsewhere too, and sets n.watched if it can
-// be watched. The file is open as fd, with O_PATH, and has the identity ident.
-func (w *watcher) addFile(n *node, ident identity, fd int) {
+// be watched. The file is open as fd, with O_PATH, and has the backing.Identity ident.
+func (w *watcher) addFile(n *node, ident backing.Identity, fd int) {
 	// If it got another inode meanwhile, the request that changed it calls remove.
 	w.addIf(n, fd, func() bool { return n.ident() == ident })
 }

@@ -71,7 +71,7 @@ func (c *client) awaitEvents(t *testing.T) {
 	becomes(t, "mark", "1:1", func() string { return content(mark) })
 }
 
-// A directory may get a new node before its old one is forgotten. In either order, the new node
+// A directory may get a new node before its old one is backing.Forgotten. In either order, the new node
 // gets events if it is marked as watched.
 func TestOneMarkForADirectory(t *testing.T) {
 	dir, err := os.Open(t.TempDir())

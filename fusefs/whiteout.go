@@ -5,12 +5,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/fusefs/backing"
 	"wolffia/fusefs/cow"
 )
 
 // unlink is tree.unlink for a copied tree. It leaves a whiteout if the host has the name.
-func (u *upperLayer) unlink(d *openDir, name string, o *object, victim *node) syscall.Errno {
-	if o.isDir() {
+func (u *upperLayer) unlink(d *openDir, name string, o *backing.Object, victim *node) syscall.Errno {
+	if o.IsDir() {
 		if errno := u.showsNothing(*d, name); errno != 0 {
 			return errno
 		}
@@ -28,16 +29,16 @@ func (u *upperLayer) unlink(d *openDir, name string, o *object, victim *node) sy
 	}
 	switch {
 	case own && !hides:
-		errno = u.takeOut(d.fd, name, o.isDir())
+		errno = u.takeOut(d.fd, name, o.IsDir())
 	case own:
-		errno = u.cover(d.fd, name, o.isDir())
+		errno = u.cover(d.fd, name, o.IsDir())
 	default:
 		if errno = u.ensureUpper(d); errno == 0 {
 			errno = u.whiteOut(d.fd, name)
 		}
 	}
 	if errno == 0 && own {
-		u.quota.removed(victim, o)
+		u.Quota.Removed(victim.file(), o)
 	}
 	return errno
 }
@@ -47,7 +48,7 @@ func (u *upperLayer) isOwn(d openDir, name string) (bool, syscall.Errno) {
 	if !d.upper {
 		return false, 0
 	}
-	_, errno := u.stat(fdName{d.fd, name})
+	_, errno := u.Stat(backing.At{FD: d.fd, Name: name})
 	if errno == syscall.ENOENT {
 		return false, 0
 	}
@@ -61,11 +62,11 @@ func (u *upperLayer) noteHost(d openDir, name string) (bool, syscall.Errno) {
 	if fd < 0 {
 		return false, 0
 	}
-	o, errno := u.stat(fdName{fd, name})
+	o, errno := u.Stat(backing.At{FD: fd, Name: name})
 	switch errno {
 	case 0:
 		return true, u.note(lowerPathOf(d.node, name), o, func() (int, syscall.Errno) {
-			return openBeneath(fd, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+			return backing.OpenBeneath(fd, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 		})
 	case syscall.ENOENT:
 		return false, 0
@@ -75,12 +76,12 @@ func (u *upperLayer) noteHost(d openDir, name string) (bool, syscall.Errno) {
 
 // whiteOut makes a whiteout called name in the upper directory fd, which has no such name.
 func (u *upperLayer) whiteOut(fd int, name string) syscall.Errno {
-	if errno := u.quota.reserve(objectCost); errno != 0 {
+	if errno := u.Quota.Reserve(backing.ObjectCost); errno != 0 {
 		return errno
 	}
-	errno := errnoOf(cow.MakeWhiteout(fd, name))
+	errno := backing.Errno(cow.MakeWhiteout(fd, name))
 	if errno != 0 {
-		u.quota.release(objectCost)
+		u.Quota.Release(backing.ObjectCost)
 	}
 	return errno
 }
@@ -93,14 +94,14 @@ func (u *upperLayer) cover(fd int, name string, isDir bool) syscall.Errno {
 	}
 	var errno syscall.Errno
 	if !isDir {
-		errno = errnoOf(unix.Renameat(work, tmp, fd, name))
-	} else if errno = u.moveDir(fdName{fd, name}, fdName{work, tmp}, unix.RENAME_EXCHANGE); errno == 0 {
+		errno = backing.Errno(unix.Renameat(work, tmp, fd, name))
+	} else if errno = u.MoveDir(backing.At{FD: fd, Name: name}, backing.At{FD: work, Name: tmp}, unix.RENAME_EXCHANGE); errno == 0 {
 		u.destroy(tmp)
 		return 0
 	}
 	if errno != 0 {
 		u.removeWork(tmp, false)
-		u.quota.release(objectCost)
+		u.Quota.Release(backing.ObjectCost)
 	}
 	return errno
 }
@@ -109,10 +110,10 @@ func (u *upperLayer) cover(fd int, name string, isDir bool) syscall.Errno {
 // nothing, also the whiteouts in it.
 func (u *upperLayer) takeOut(fd int, name string, isDir bool) syscall.Errno {
 	if !isDir {
-		return errnoOf(unix.Unlinkat(fd, name, 0))
+		return backing.Errno(unix.Unlinkat(fd, name, 0))
 	}
 	tmp := u.temp()
-	if errno := u.moveDir(fdName{fd, name}, fdName{u.work, tmp}, unix.RENAME_NOREPLACE); errno != 0 {
+	if errno := u.MoveDir(backing.At{FD: fd, Name: name}, backing.At{FD: u.work, Name: tmp}, unix.RENAME_NOREPLACE); errno != 0 {
 		return errno
 	}
 	u.destroy(tmp)
@@ -122,16 +123,16 @@ func (u *upperLayer) takeOut(fd int, name string, isDir bool) syscall.Errno {
 // destroy removes a directory with nothing but whiteouts from the work directory. What is left
 // after a failure is removed at the next start.
 func (u *upperLayer) destroy(name string) {
-	fd, errno := openBeneath(u.work, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	fd, errno := backing.OpenBeneath(u.work, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if errno != 0 {
 		return
 	}
 	defer unix.Close(fd)
-	_ = u.asOwner(fd, func() error {
-		errno := u.eachName(fd, func(e string, _ uint32) syscall.Errno {
-			errno := errnoOf(unix.Unlinkat(fd, e, 0))
+	_ = u.AsOwner(fd, func() error {
+		errno := u.EachName(fd, func(e string, _ uint32) syscall.Errno {
+			errno := backing.Errno(unix.Unlinkat(fd, e, 0))
 			if errno == 0 {
-				u.quota.release(objectCost)
+				u.Quota.Release(backing.ObjectCost)
 			}
 			return errno
 		})
@@ -156,12 +157,12 @@ func (u *upperLayer) showsNothing(d openDir, name string) syscall.Errno {
 		return errno
 	}
 	if own {
-		fd, half, path, errno := u.openUpper(a)
+		fd, half, path, errno := u.OpenUpper(a)
 		if errno != 0 {
 			return errno
 		}
 		defer unix.Close(fd)
-		if errno := u.whiteouts(fd, gone); errno != 0 {
+		if errno := u.Whiteouts(fd, gone); errno != 0 {
 			return errno
 		}
 		if half == cow.Merged && d.node.merges() {
@@ -170,9 +171,9 @@ func (u *upperLayer) showsNothing(d openDir, name string) syscall.Errno {
 		if half != cow.Moved {
 			return 0
 		}
-		a = fdName{u.lower.top.fd, path}
+		a = backing.At{FD: u.lower.top.fd, Name: path}
 	}
-	lower, errno := openBeneath(a.fd, a.name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	lower, errno := backing.OpenBeneath(a.FD, a.Name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	switch {
 	case errno == 0:
 	case own && (errno == syscall.ENOENT || errno == syscall.ENOTDIR || errno == syscall.ELOOP):
@@ -181,7 +182,7 @@ func (u *upperLayer) showsNothing(d openDir, name string) syscall.Errno {
 		return errno
 	}
 	defer unix.Close(lower)
-	errno = u.eachName(lower, func(e string, _ uint32) syscall.Errno {
+	errno = u.EachName(lower, func(e string, _ uint32) syscall.Errno {
 		if _, ok := gone[e]; ok {
 			return 0
 		}

@@ -292,7 +292,7 @@ func moment(t unix.Timespec) string {
 	return "now"
 }
 
-// stat returns the attributes that do not depend on the file system: not the size of a directory,
+// backing.Stat returns the attributes that do not depend on the file system: not the size of a directory,
 // nor the modification time of a FIFO.
 func (w *worker) stat(dir int, name string, flags int) result {
 	var st unix.Stat_t

@@ -67,7 +67,8 @@ var allow = map[string][]string{
 	"internal/image/recipe":             {"runtime", "image/maker", "internal/sys/beneath", "internal/sys/rmtree"},
 	"image/puller":                      {"runtime", "internal/host/boot", "internal/excerpt"},
 	"image/store":                       {"runtime", "internal/sys/step", "internal/sys/beneath", "internal/sys/filelock", "internal/sys/rmtree", "internal/host/statedir", "internal/sys/statefile"},
-	"fusefs":                            {"perm", "fusefs/cow", "fusefs/device", "fusefs/echo", "fusefs/fanotify", "fusefs/gate", "internal/sys/beneath", "internal/git/gitguard", "internal/git/gitindex", "internal/sys/proc"},
+	"fusefs":                            {"perm", "fusefs/cow", "fusefs/device", "fusefs/echo", "fusefs/fanotify", "fusefs/gate", "internal/sys/beneath", "internal/git/gitguard", "internal/git/gitindex", "internal/sys/proc", "fusefs/backing"},
+	"fusefs/backing":                    {"fusefs/cow", "internal/sys/beneath", "internal/sys/proc"},
 	"fusefs/fusemount":                  {"internal/sys/fusermount"},
 	"fusefs/audit":                      {"perm", "runtime"},
 	"fusefs/device":                     {},
@@ -208,7 +209,7 @@ var never = []struct{ importer, imported, why string }{
 // home lists third-party modules that a single package may import; where there
 // are two, with a space between, each speaks another part of a format. * stands for a name.
 var home = map[string]string{
-	"github.com/hanwen/go-fuse/v2":                    "fusefs fusefs/device",
+	"github.com/hanwen/go-fuse/v2":                    "fusefs fusefs/backing fusefs/device",
 	"github.com/creack/pty":                           "guest",
 	"github.com/goccy/go-yaml":                        "perm/plainyaml",
 	"github.com/spf13/cobra":                          "cmd/wolffia cmd/wolffia/internal/*",

@@ -17,7 +17,7 @@ var (
 	maxLines = map[string]int{
 		"service/e2b":            2400,
 		"cmd/wolffia":            5801,
-		"fusefs":                 11018,
+		"fusefs":                 10032,
 		"fusefs/cow":             5500,
 		"guest":                  2807,
 		"internal/host/gateway":  2735,

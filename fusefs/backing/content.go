@@ -1,4 +1,4 @@
-package fusefs
+package backing
 
 import (
 	"bytes"
@@ -10,7 +10,7 @@ import (
 )
 
 // copyContent copies size bytes, as a clone where the file system can. Holes stay holes. It calls
-// step with each part of the copy, of at most copyStep bytes, and stops at its error.
+// step with each part of the copy, of at most CopyStep bytes, and stops at its error.
 func copyContent(to, from int, size int64, step func(off, size int64) error) syscall.Errno {
 	if unix.IoctlFileClone(to, from) != nil {
 		for off := int64(0); off < size; {
@@ -24,24 +24,24 @@ func copyContent(to, from int, size int64, step func(off, size int64) error) sys
 				end, err = unix.Seek(from, off, unix.SEEK_HOLE)
 			}
 			if err != nil && err != unix.EINVAL {
-				return errnoOf(err)
+				return Errno(err)
 			}
 			if off, err = copySpan(to, from, off, min(end, size), step); err != nil {
-				return errnoOf(err)
+				return Errno(err)
 			}
 		}
 	}
-	return errnoOf(unix.Ftruncate(to, size))
+	return Errno(unix.Ftruncate(to, size))
 }
 
 // copySpan copies the bytes from off to end, and returns the offset where it stopped.
 func copySpan(to, from int, off, end int64, step func(off, size int64) error) (int64, error) {
 	for off < end {
 		in, out := off, off
-		n, err := unix.CopyFileRange(from, &in, to, &out, int(min(end-off, copyStep)), 0)
+		n, err := unix.CopyFileRange(from, &in, to, &out, int(min(end-off, CopyStep)), 0)
 		switch err {
 		case unix.EXDEV, unix.EINVAL, unix.EOPNOTSUPP, unix.ENOSYS: // between two file systems
-			n, err = copyBytes(to, from, off, min(end-off, copyStep))
+			n, err = copyBytes(to, from, off, min(end-off, CopyStep))
 		}
 		if err == unix.EINTR {
 			continue
@@ -104,49 +104,49 @@ func copyAttributes(to, from int) syscall.Errno {
 			err = unix.Fsetxattr(to, string(name), value[:size], 0)
 		}
 		if err != nil && string(name) == accessList {
-			return errnoOf(err)
+			return Errno(err)
 		}
 	}
 	return 0
 }
 
-// copyStep is how many bytes of a file are copied at a time, and copyLimit how long a copy may
+// CopyStep is how many bytes of a file are copied at a time, and copyLimit how long a copy may
 // take: the kernel gives the tree up if a request takes minutes.
 const (
-	copyStep  = 64 << 20
+	CopyStep  = 64 << 20
 	copyLimit = time.Minute
 )
 
-// copyFile copies the first keep bytes and the attributes of the regular file o, open as from, to
+// CopyFile copies the first keep bytes and the attributes of the regular file o, open as from, to
 // the empty file to, and has them on the disk: the name must not become durable before the
 // content.
-func (b *backing) copyFile(to, from int, o *object, keep int64) syscall.Errno {
+func (b *FS) CopyFile(to, from int, o *Object, keep int64) syscall.Errno {
 	if errno := b.fillContent(to, from, min(int64(o.Size), keep)); errno != 0 {
 		return errno
 	}
-	if err := unix.Fchmod(to, b.ownMode(o)); err != nil {
-		return errnoOf(err)
+	if err := unix.Fchmod(to, b.OwnMode(o)); err != nil {
+		return Errno(err)
 	}
-	if errno := b.setTimes(to, o); errno != 0 {
+	if errno := b.SetTimes(to, o); errno != 0 {
 		return errno
 	}
-	return errnoOf(unix.Fdatasync(to))
+	return Errno(unix.Fdatasync(to))
 }
 
 // fillContent copies the first size bytes of the file of the O_PATH descriptor from to the empty
 // file to. EFBIG: it takes longer than copyLimit.
-func (b *backing) fillContent(to, from int, size int64) syscall.Errno {
+func (b *FS) fillContent(to, from int, size int64) syscall.Errno {
 	if size <= 0 {
 		return 0
 	}
-	src, errno := b.openProc(from, unix.O_RDONLY)
+	src, errno := b.OpenProc(from, unix.O_RDONLY)
 	if errno != 0 {
 		return errno
 	}
 	defer unix.Close(src)
 	end := time.Now().Add(b.copyLimit)
 	return copyContent(to, src, size, func(off, n int64) error {
-		if size > copyStep { // the disk writes during the copy, so that a flush at the end is short
+		if size > CopyStep { // the disk writes during the copy, so that a flush at the end is short
 			_ = unix.SyncFileRange(to, off, n, unix.SYNC_FILE_RANGE_WRITE)
 		}
 		if time.Now().After(end) {
@@ -156,9 +156,9 @@ func (b *backing) fillContent(to, from int, size int64) syscall.Errno {
 	})
 }
 
-// fill copies the file of the O_PATH descriptor from to the empty file to: the first keep
+// Fill copies the file of the O_PATH descriptor from to the empty file to: the first keep
 // bytes, owner, mode, times and extended attributes. st is from's.
-func (b *backing) fill(to, from int, st *unix.Stat_t, keep int64) syscall.Errno {
+func (b *FS) Fill(to, from int, st *unix.Stat_t, keep int64) syscall.Errno {
 	if errno := b.fillContent(to, from, min(st.Size, keep)); errno != 0 {
 		return errno
 	}
@@ -167,15 +167,15 @@ func (b *backing) fill(to, from int, st *unix.Stat_t, keep int64) syscall.Errno 
 	}
 	var got unix.Stat_t
 	if err := unix.Fstat(to, &got); err != nil {
-		return errnoOf(err)
+		return Errno(err)
 	}
 	if got.Uid != st.Uid || got.Gid != st.Gid {
 		if err := unix.Fchown(to, int(st.Uid), int(st.Gid)); err != nil {
-			return errnoOf(err)
+			return Errno(err)
 		}
 	}
-	if err := unix.Fchmod(to, st.Mode&0o7777&^setID); err != nil {
-		return errnoOf(err)
+	if err := unix.Fchmod(to, st.Mode&0o7777&^SetIDBits); err != nil {
+		return Errno(err)
 	}
-	return errnoOf(unix.UtimesNanoAt(b.proc, strconv.Itoa(to), []unix.Timespec{st.Atim, st.Mtim}, 0))
+	return Errno(unix.UtimesNanoAt(b.Proc, strconv.Itoa(to), []unix.Timespec{st.Atim, st.Mtim}, 0))
 }

@@ -1,4 +1,4 @@
-package fusefs
+package backing
 
 import (
 	"sync"
@@ -8,23 +8,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// objectCost is charged for each file, directory or link besides its content, in bytes, so
+// ObjectCost is charged for each file, directory or link besides its content, in bytes, so
 // that empty ones are not free.
-const objectCost = 4096
+const ObjectCost = 4096
 
-// A quota bounds how many bytes operations of the tree add to the disk: blocks allocated, not
+// A Quota bounds how many bytes operations of the tree add to the disk: blocks allocated, not
 // sizes. Deleted and truncated bytes are subtracted, including bytes that existed before. In a
 // copied tree it bounds the size of the upper layer. Its methods are safe for concurrent use; the
 // comments of those that a nil quota may call say so.
-type quota struct {
+type Quota struct {
 	limit int64
 
 	mu       sync.Mutex
 	change   *sync.Cond           // used has decreased; uses mu
 	used     int64                // may be negative; guarded by mu
 	reserved int64                // for writes in progress; guarded by mu
-	busy     map[identity]*growth // files with writes in progress; guarded by mu
-	unlinked map[identity]int64   // bytes of files without a name, still open; guarded by mu
+	busy     map[Identity]*growth // files with writes in progress; guarded by mu
+	unlinked map[Identity]int64   // bytes of files without a name, still open; guarded by mu
 }
 
 // A growth is that of one file.
@@ -33,14 +33,14 @@ type growth struct {
 	room    int64 // bytes allocated when last looked at
 }
 
-func newQuota(limit int64) *quota {
-	q := &quota{limit: limit, busy: map[identity]*growth{}, unlinked: map[identity]int64{}}
+func NewQuota(limit int64) *Quota {
+	q := &Quota{limit: limit, busy: map[Identity]*growth{}, unlinked: map[Identity]int64{}}
 	q.change = sync.NewCond(&q.mu)
 	return q
 }
 
-// begin sets the bytes in use now, without unlinked files. q may be nil.
-func (q *quota) begin(used int64) {
+// Begin sets the bytes in use now, without unlinked files. q may be nil.
+func (q *Quota) Begin(used int64) {
 	if q == nil {
 		return
 	}
@@ -60,11 +60,11 @@ const closeDelay = 100 * time.Millisecond
 // room returns how many bytes may be added, negative if there are too many already. Compare
 // it with a program's request, without adding to that: the request may be as large as an
 // int64 holds. The caller holds q.mu.
-func (q *quota) room() int64 { return q.limit - q.used - q.reserved }
+func (q *Quota) room() int64 { return q.limit - q.used - q.reserved }
 
 // fits reports whether there is room for n bytes. It waits up to closeDelay for unlinked files
 // to be closed. The caller holds q.mu.
-func (q *quota) fits(n int64) bool {
+func (q *Quota) fits(n int64) bool {
 	enough := func() bool { return n <= q.room() }
 	if enough() || len(q.unlinked) == 0 {
 		return enough()
@@ -92,9 +92,9 @@ func allocated(fd int) int64 {
 	return st.Blocks * 512 // stat(2)
 }
 
-// reserve charges n bytes if there is room for them, else it returns EDQUOT. A nil quota always
+// Reserve charges n bytes if there is room for them, else it returns EDQUOT. A nil quota always
 // has room.
-func (q *quota) reserve(n int64) syscall.Errno {
+func (q *Quota) Reserve(n int64) syscall.Errno {
 	if q == nil {
 		return 0
 	}
@@ -107,8 +107,8 @@ func (q *quota) reserve(n int64) syscall.Errno {
 	return 0
 }
 
-// release subtracts n bytes. q may be nil.
-func (q *quota) release(n int64) {
+// Release subtracts n bytes. q may be nil.
+func (q *Quota) Release(n int64) {
 	if q == nil {
 		return
 	}
@@ -117,14 +117,14 @@ func (q *quota) release(n int64) {
 	q.used -= n
 }
 
-// atEnd is the offset of an append. The offset that the kernel sends is outdated if data was
+// AtEnd is the offset of an append. The offset that the kernel sends is outdated if data was
 // written by another name of the file.
-const atEnd = -1
+const AtEnd = -1
 
-// grow is called before up to size bytes are written at off, or atEnd, to the file n, open as
+// Grow is called before up to size bytes are written at off, or AtEnd, to the file id, open as
 // fd. The caller calls done after the write: it charges what was allocated. Without room
-// grow returns EDQUOT, unless the write only replaces allocated bytes. q may be nil.
-func (q *quota) grow(n *node, fd int, off, size int64) (done func(), errno syscall.Errno) {
+// Grow returns EDQUOT, unless the write only replaces allocated bytes. q may be nil.
+func (q *Quota) Grow(id Identity, fd int, off, size int64) (done func(), errno syscall.Errno) {
 	if q == nil {
 		return func() {}, 0
 	}
@@ -132,14 +132,13 @@ func (q *quota) grow(n *node, fd int, off, size int64) (done func(), errno sysca
 	defer q.mu.Unlock()
 	if size > q.room() {
 		switch {
-		case off != atEnd && replaces(fd, off, size):
+		case off != AtEnd && replaces(fd, off, size):
 			size = 0
 		case !q.fits(size):
 			return nil, syscall.EDQUOT
 		}
 	}
 	q.reserved += size
-	id := n.ident()
 	g := q.busy[id]
 	if g == nil {
 		g = &growth{room: allocated(fd)}
@@ -169,58 +168,61 @@ func replaces(fd int, off, size int64) bool {
 	return err == nil && hole-off >= size
 }
 
-// removed is called when a name of obj was removed, which was that of n. A file that may still
-// be open is charged until it is forgotten. q, n and obj may be nil.
-func (q *quota) removed(n *node, obj *object) {
+// Removed is called when a name of obj was removed. A file that may still be open, as the regular
+// file open, is charged until it is forgotten. q, open and obj may be nil.
+func (q *Quota) Removed(open *Identity, obj *Object) {
 	if q == nil || obj == nil {
 		return
 	}
-	size := int64(objectCost)
-	if !obj.isDir() {
+	size := int64(ObjectCost)
+	if !obj.IsDir() {
 		if obj.Nlink > 1 {
-			q.release(objectCost) // for the name
+			q.Release(ObjectCost) // for the name
 			return
 		}
 		size += int64(obj.Blocks) * 512
 	}
-	if n == nil || !n.isRegular() {
-		q.release(size)
+	if open == nil {
+		q.Release(size)
 		return
 	}
-	q.releaseLater(n, size)
+	q.ReleaseLater(*open, size)
 }
 
-// releaseLater subtracts size bytes when n, which has no name, is forgotten. q may be nil.
-func (q *quota) releaseLater(n *node, size int64) {
+// ReleaseLater subtracts size bytes when a file, which has no name, is forgotten. q may be nil.
+func (q *Quota) ReleaseLater(id Identity, size int64) {
 	if q == nil {
 		return
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.unlinked[n.ident()] = size
+	q.unlinked[id] = size
 }
 
-// forgotten is called when n has left the table and no other node has its inode, before n's
-// descriptor fd is closed; fd is -1 if none is open.
-func (q *quota) forgotten(n *node, fd int) {
+// Forgotten is called when no node has an inode any more, before its descriptor fd is closed; fd is
+// -1 if none is open.
+func (q *Quota) Forgotten(id Identity, fd int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	size, ok := q.unlinked[n.ident()]
+	size, ok := q.unlinked[id]
 	if !ok {
 		return
 	}
-	delete(q.unlinked, n.ident())
+	delete(q.unlinked, id)
 	if fd >= 0 {
-		size = objectCost + allocated(fd)
+		size = ObjectCost + allocated(fd)
 	}
 	q.used -= size
 	q.change.Broadcast()
 }
 
-// free returns how many bytes may be added, and the limit: more than that may be, if files that
+// Free returns how many bytes may be added, and the limit: more than that may be, if files that
 // were there before are deleted, but a file system has no more free blocks than blocks.
-func (q *quota) free() (free, limit int64) {
+func (q *Quota) Free() (free, limit int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return min(max(0, q.room()), q.limit), q.limit
 }
+
+// Size returns how many bytes it allows.
+func (q *Quota) Size() int64 { return q.limit }

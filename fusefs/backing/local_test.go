@@ -1,4 +1,4 @@
-package fusefs
+package backing
 
 import (
 	"testing"
@@ -13,7 +13,7 @@ func TestLocalOnly(t *testing.T) {
 		unix.NFS_SUPER_MAGIC: false, unix.SMB2_SUPER_MAGIC: false, unix.V9FS_MAGIC: false, unix.FUSE_SUPER_MAGIC: false,
 		unix.CEPH_SUPER_MAGIC: false, 0: false,
 	} {
-		if got := localOnly(typ); got != want {
+		if got := LocalOnly(typ); got != want {
 			t.Errorf("type %#x: %v, want %v", typ, got, want)
 		}
 	}
