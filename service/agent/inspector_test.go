@@ -3,12 +3,12 @@ package agent_test
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
 
+	"wolffia/internal/test/packaged"
 	"wolffia/internal/test/servetest"
 	"wolffia/internal/test/testbin"
 	"wolffia/internal/test/testenv"
@@ -22,24 +22,9 @@ func TestInspector(t *testing.T) {
 	if !testenv.Full() {
 		t.Skip("slow: make soak runs it; the client of the official SDK is in the tests beside it")
 	}
-	testenv.Tools(t, "node", "npm")
-	dir := t.TempDir()
-	for _, name := range []string{"package.json", "package-lock.json"} {
-		text, err := os.ReadFile(filepath.Join("testdata", "inspector", name))
-		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, name), text, 0o600)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	dir := packaged.Node(t, filepath.Join("testdata", "inspector"))
 	ctx, cancel := context.WithTimeout(t.Context(), 2*wait.Limit)
 	defer cancel()
-	install := exec.CommandContext(ctx, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
-	install.Dir = dir
-	if text, err := install.CombinedOutput(); err != nil {
-		testenv.Lacks(t, "the package registry of npm", fmt.Sprintf("npm ci: %v\n%s", err, text))
-	}
 	w := servetest.New(t, "") // this version sends no header
 	wolffia := filepath.Join(testbin.Dir(t), "wolffia")
 	for name, server := range map[string][]string{

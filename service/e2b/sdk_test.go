@@ -1,16 +1,14 @@
 package e2b_test
 
 import (
-	"context"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
+	"wolffia/internal/test/packaged"
 	"wolffia/internal/test/servetest"
 	"wolffia/internal/test/testbin"
 	"wolffia/internal/test/testenv"
@@ -30,37 +28,17 @@ func permissive(o *service.Options) {
 	o.MayReach = func(*service.Params) error { return nil }
 }
 
-// run runs a program in a directory.
-func run(t *testing.T, dir string, env []string, name string, args ...string) (string, error) {
-	t.Helper()
-	const limit = 4 * time.Minute // a guard against a hang
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
-	text, err := cmd.CombinedOutput()
-	return string(text), err
-}
-
-// sdk installs E2B's SDK for Python, and returns the environment that has it.
+// sdk returns variables that have E2B's SDK for Python.
 func sdk(t *testing.T) (env []string) {
 	t.Helper()
-	testenv.Tools(t, "python3")
-	packages := t.TempDir()
-	env = []string{"PYTHONPATH=" + packages, "PYTHONDONTWRITEBYTECODE=1"}
-	text, err := run(t, "testdata", env, "python3", "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
-		"--no-compile", "--no-deps", "--only-binary", ":all:", "--target", packages, "-r", "requirements.txt")
-	if err != nil {
-		testenv.Lacks(t, "pip and the package registry of Python", "pip install: "+err.Error()+"\n"+text)
-	}
-	return env
+	return packaged.Python(t, filepath.Join("testdata", "requirements.txt"), "--no-deps")
 }
 
 // E2B's SDK for Python drives a service. The versions are in testdata/requirements.txt.
 func TestPython(t *testing.T) {
 	env := sdk(t)
 	w := servetest.New(t, keyAll+"\n"+keyZoe+" acme/web/zoe\n", permissive)
-	if text, err := run(t, "testdata", env, "python3", "drive.py", w.Address, keyAll, keyZoe); err != nil {
+	if text, err := packaged.Run(t, "testdata", env, "python3", "drive.py", w.Address, keyAll, keyZoe); err != nil {
 		t.Errorf("drive.py: %v\n%s\n%s", err, text, w.Log.String())
 	}
 	if text := w.Log.String(); strings.Contains(text, "a request failed") || strings.Contains(text, keyZoe) {
@@ -71,16 +49,9 @@ func TestPython(t *testing.T) {
 // E2B's SDK for JavaScript drives a service. Its version, and those of what it depends on, are in
 // testdata/sdk/package-lock.json, with their digests.
 func TestJavaScript(t *testing.T) {
-	testenv.Tools(t, "node", "npm")
-	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(filepath.Join("testdata", "sdk"))); err != nil {
-		t.Fatal(err)
-	}
-	if text, err := run(t, dir, nil, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"); err != nil {
-		testenv.Lacks(t, "the package registry of npm", "npm ci: "+err.Error()+"\n"+text)
-	}
+	dir := packaged.Node(t, filepath.Join("testdata", "sdk"))
 	w := servetest.New(t, "")
-	if text, err := run(t, dir, nil, "node", "drive.mjs", w.Address, "any"); err != nil {
+	if text, err := packaged.Run(t, dir, nil, "node", "drive.mjs", w.Address, "any"); err != nil {
 		t.Errorf("drive.mjs: %v\n%s\n%s", err, text, w.Log.String())
 	}
 }
@@ -126,7 +97,7 @@ func TestBuild(t *testing.T) {
 	packages := sdk(t)
 	w := servetest.NewProcess(t, keyAll+"\n"+keyZoe+" acme/web/zoe\n", "--allow-builds")
 	w.ImportBusybox("busybox:1")
-	if text, err := run(t, "testdata", packages, "python3", "build.py", w.Address, keyAll, keyZoe); err != nil {
+	if text, err := packaged.Run(t, "testdata", packages, "python3", "build.py", w.Address, keyAll, keyZoe); err != nil {
 		t.Errorf("build.py: %v\n%s\n%s", err, text, w.Log.String())
 	}
 	if left, err := os.ReadDir(filepath.Join(w.State, "service", "e2b-builds")); err != nil || len(left) > 1 { // that of a wrong fromTemplate waits

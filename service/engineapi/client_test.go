@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"wolffia/internal/test/packaged"
 	"wolffia/internal/test/servetest"
 	"wolffia/internal/test/testbin"
 	"wolffia/internal/test/testenv"
@@ -55,7 +56,7 @@ func (w *world) run(t *testing.T, code int, stdin string, args ...string) string
 	defer cancel()
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Stdin = strings.NewReader(stdin)
-	cmd.Env = append(os.Environ(), "DOCKER_HOST=unix://"+w.socket, "DOCKER_CONFIG="+w.State, "DOCKER_BUILDKIT=0", "PYTHONDONTWRITEBYTECODE=1")
+	cmd.Env = append(os.Environ(), "DOCKER_HOST=unix://"+w.socket, "DOCKER_CONFIG="+w.State, "DOCKER_BUILDKIT=0")
 	text, err := cmd.CombinedOutput()
 	if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != code {
 		t.Fatalf("%q: %v, want exit code %d\n%s", args, err, code, text)
@@ -209,23 +210,17 @@ func TestBuildFrom(t *testing.T) {
 	}
 }
 
-// python installs packages of a file of requirements, and has Python find them.
-func python(t *testing.T, requirements string, flags ...string) {
+// python has Python find packages beside those that it finds.
+func python(t *testing.T, env []string) {
 	t.Helper()
-	testenv.Tools(t, "python3")
 	testenv.Busybox(t)
-	dir := t.TempDir()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	args := append([]string{
-		"-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile",
-		"--only-binary", ":all:", "--target", dir, "-r", filepath.Join("testdata", requirements),
-	}, flags...)
-	text, err := exec.CommandContext(ctx, "python3", args...).CombinedOutput()
-	if err != nil {
-		testenv.Lacks(t, "pip and the package registry of Python", "pip install: "+err.Error()+"\n"+string(text))
+	for _, v := range env {
+		name, value, _ := strings.Cut(v, "=")
+		if name == "PYTHONPATH" && os.Getenv(name) != "" {
+			value += ":" + os.Getenv(name)
+		}
+		t.Setenv(name, value)
 	}
-	t.Setenv("PYTHONPATH", dir+":"+os.Getenv("PYTHONPATH"))
 }
 
 // example runs an example of docs/docker.md: the one with a text in it.
@@ -244,7 +239,7 @@ func (w *world) example(t *testing.T, has string) string {
 
 // Python's client of docker drives it.
 func TestPython(t *testing.T) {
-	python(t, "requirements.txt")
+	python(t, packaged.Python(t, filepath.Join("testdata", "requirements.txt")))
 	w := newWorld(t)
 	if got := w.run(t, 0, "", "python3", filepath.Join("testdata", "drive.py"), w.socket, image); got != "driven\n" {
 		t.Errorf("drive.py: %s", got)
@@ -257,7 +252,7 @@ func TestPython(t *testing.T) {
 // Testcontainers starts a server, and reaches it at a port of the host.
 func TestTestcontainers(t *testing.T) {
 	testenv.Soak(t, "it installs testcontainers")
-	python(t, "testcontainers.txt")
+	python(t, packaged.Python(t, filepath.Join("testdata", "testcontainers.txt")))
 	t.Setenv("TESTCONTAINERS_RYUK_DISABLED", "true")
 	w := newWorld(t)
 	if got := w.example(t, "testcontainers"); !regexp.MustCompile(`(?s)^.*inside\n\n127\.0\.0\.1 [0-9]+\n$`).MatchString(got) {
@@ -268,8 +263,8 @@ func TestTestcontainers(t *testing.T) {
 // mini-swe-agent and llm-sandbox work, which name docker their runtime.
 func TestAgents(t *testing.T) {
 	testenv.Soak(t, "it installs agents")
-	python(t, "agents.txt")
-	python(t, "agents-alone.txt", "--no-deps") // without clients of models
+	python(t, packaged.Python(t, filepath.Join("testdata", "agents.txt")))
+	python(t, packaged.Python(t, filepath.Join("testdata", "agents-alone.txt"), "--no-deps")) // without clients of models
 	w := newWorld(t)
 	program := filepath.Join(t.TempDir(), "docker")
 	w.OK(os.WriteFile(program, []byte("#!/bin/sh\nexec "+filepath.Join(testbin.Dir(t), "wolffia")+" --state-dir "+w.State+" docker \"$@\"\n"), 0o700)) //nolint:gosec // a program

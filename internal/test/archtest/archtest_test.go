@@ -131,6 +131,7 @@ var allow = map[string][]string{
 	"internal/test/suite":               {"internal/test/wait"},
 	"internal/test/transcript":          {"internal/test/wait"},
 	"internal/test/testimage":           {"image/store", "internal/test/testenv"},
+	"internal/test/packaged":            {"internal/sys/rmtree", "internal/test/testenv"},
 	"internal/test/testenv":             {"internal/sys/userns", "internal/host/probe"},
 	"internal/test/mounttest":           {"internal/test/testenv"},
 	"internal/test/remains":             {"internal/sys/proc"},

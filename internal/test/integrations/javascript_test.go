@@ -1,13 +1,10 @@
 package integrations
 
 import (
-	"context"
-	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
+	"wolffia/internal/test/packaged"
 	"wolffia/internal/test/servetest"
 	"wolffia/internal/test/testenv"
 )
@@ -32,28 +29,10 @@ func TestOpenAIAgentsJS(t *testing.T) {
 // npm runs the tests of a package against a service that has more flags.
 func npm(t *testing.T, name string, env func(address string) []string, more ...string) {
 	t.Helper()
-	testenv.Tools(t, "node", "npm")
-	dir := filepath.Join(t.TempDir(), name)
-	if err := os.CopyFS(dir, os.DirFS(filepath.Join(packages, name))); err != nil {
-		t.Fatal(err)
-	}
-	if text, err := in(t, dir, nil, "npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"); err != nil {
-		testenv.Lacks(t, "the package registry of npm", fmt.Sprintf("npm ci: %v\n%s", err, text))
-	}
+	dir := packaged.Node(t, filepath.Join(packages, name))
 	w := servetest.NewProcess(t, key+"\n", more...)
-	text, err := in(t, dir, env("http://"+w.Address), "npm", "test")
+	text, err := packaged.Run(t, dir, env("http://"+w.Address), "npm", "test")
 	if t.Log(text); err != nil {
 		t.Errorf("npm test: %v", err)
 	}
-}
-
-// in runs a program in a directory.
-func in(t *testing.T, dir string, env []string, name string, args ...string) (string, error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
-	text, err := cmd.CombinedOutput()
-	return string(text), err
 }

@@ -2,18 +2,16 @@
 package integrations
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"wolffia/internal/test/packaged"
 	"wolffia/internal/test/servetest"
 	"wolffia/internal/test/testbin"
 	"wolffia/internal/test/testenv"
@@ -72,107 +70,40 @@ func framework(t *testing.T, name string) {
 	env.run(t, nil, "-m", "mypy", "--strict", "wolffia_"+strings.ReplaceAll(name, "-", "_"))
 }
 
-// A python is a copy of a package in integrations, and the directory of all that its tests import.
+// A python is a copy of a package in integrations, with variables that have all that its tests
+// import.
 type python struct {
-	program, dir, installed string
+	program, dir string
+	env          []string
 }
 
-// newPython copies a package, and installs it with what its requirements.txt pins. What the registry has
-// is kept beside the cache of go's builds, by the digest of that file.
+// newPython copies a package, which pip writes into, and installs it with what its requirements.txt
+// pins.
 func newPython(t *testing.T, name string) *python {
 	t.Helper()
-	testenv.Tools(t, "python3")
 	return newPythonOf(t, "python3", name)
 }
 
 // newPythonOf is newPython with another program than python3.
 func newPythonOf(t *testing.T, program, name string) *python {
 	t.Helper()
-	p := &python{program: program, dir: filepath.Join(t.TempDir(), name)}
-	p.copy(t, name)
-	return p
-}
-
-// copy copies a package, which pip writes into.
-func (p *python) copy(t *testing.T, name string) {
-	t.Helper()
-	client := filepath.Join(filepath.Dir(p.dir), "python")
-	for from, to := range map[string]string{name: p.dir, "python": client} {
-		if err := os.CopyFS(to, os.DirFS(filepath.Join(packages, from))); err != nil && !errors.Is(err, fs.ErrExist) {
+	dir, own := t.TempDir(), t.TempDir()
+	p := &python{program: program, dir: filepath.Join(dir, name)}
+	p.env = packaged.PythonOf(t, program, filepath.Join(packages, name, "requirements.txt"))
+	for _, part := range []string{"python", name} {
+		at := filepath.Join(dir, part)
+		if err := os.CopyFS(at, os.DirFS(filepath.Join(packages, part))); err != nil && !errors.Is(err, fs.ErrExist) {
 			t.Fatal(err)
 		}
+		packaged.PIP(t, program, p.env, own, "--no-deps", "--no-build-isolation", "--upgrade", at)
 	}
-	p.installed = p.requirements(t)
-	own := t.TempDir()
-	for _, from := range []string{client, p.dir} {
-		p.pip(t, own, "--no-deps", "--no-build-isolation", "--upgrade", from)
-	}
-	p.installed = own + string(filepath.ListSeparator) + p.installed
-}
-
-// requirements returns the directory with what requirements.txt pins.
-func (p *python) requirements(t *testing.T) string {
-	t.Helper()
-	file := filepath.Join(p.dir, "requirements.txt")
-	pins, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	version, err := exec.Command(p.program, "--version").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	sum := sha256.Sum256(append(version, pins...))
-	cache := filepath.Join(cacheDir(t), "wolffia-integrations")
-	dir := filepath.Join(cache, hex.EncodeToString(sum[:8]))
-	if _, err := os.Stat(dir); err == nil {
-		return dir
-	}
-	if err := os.MkdirAll(cache, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	making, err := os.MkdirTemp(cache, "making-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(making) })
-	p.pip(t, making, "--only-binary", ":all:", "-r", file)
-	if err := os.Rename(making, dir); err != nil && !errors.Is(err, fs.ErrExist) { // another test has made it
-		t.Fatal(err)
-	}
-	return dir
-}
-
-// cacheDir returns where go's builds are kept.
-func cacheDir(t *testing.T) string {
-	t.Helper()
-	if builds := os.Getenv("GOCACHE"); builds != "" {
-		return filepath.Dir(builds)
-	}
-	dir, err := os.UserCacheDir()
-	if err != nil {
-		dir = t.TempDir()
-	}
-	return dir
-}
-
-func (p *python) pip(t *testing.T, dir string, args ...string) {
-	t.Helper()
-	args = append([]string{"-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", "--no-compile", "--target", dir}, args...)
-	if text, err := p.try(t, nil, args...); err != nil {
-		testenv.Lacks(t, "pip and the package registry of Python", "pip install: "+err.Error()+"\n"+text)
-	}
-}
-
-// try runs Python in the package's directory.
-func (p *python) try(t *testing.T, env []string, args ...string) (string, error) {
-	t.Helper()
-	return in(t, p.dir, append([]string{"PYTHONPATH=" + p.installed, "PYTHONDONTWRITEBYTECODE=1"}, env...), p.program, args...)
+	p.env[0] = strings.Replace(p.env[0], "=", "="+own+string(filepath.ListSeparator), 1)
+	return p
 }
 
 func (p *python) run(t *testing.T, env []string, args ...string) string {
 	t.Helper()
-	text, err := p.try(t, env, args...)
+	text, err := packaged.Run(t, p.dir, append(env, p.env...), p.program, args...)
 	if err != nil {
 		t.Errorf("python3 %s: %v\n%s", strings.Join(args, " "), err, text)
 	}
