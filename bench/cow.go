@@ -131,9 +131,9 @@ func (b *bench) cowReview(dir string) error {
 			return cmd.Run()
 		}},
 		{"fork", "<= 500 ms", func() error {
-			fork, err := b.rt.Fork(b.ctx, id, "")
+			made, err := b.rt.Fork(b.ctx, id, runtime.ForkOptions{})
 			if err == nil {
-				forks = append(forks, fork.ID)
+				forks = append(forks, made[0].ID)
 			}
 			return err
 		}},
@@ -178,13 +178,13 @@ func (b *bench) forksAgain(id string, forks []string) error {
 		if len(t) == 4 {
 			continue
 		}
-		var child *runtime.Sandbox
-		d, err := took(func() (err error) { child, err = b.rt.Fork(b.ctx, id, ""); return err })
+		var made []*runtime.Sandbox
+		d, err := took(func() (err error) { made, err = b.rt.Fork(b.ctx, id, runtime.ForkOptions{}); return err })
 		if err != nil {
 			return err
 		}
 		t = append(t, d)
-		defer func() { _ = b.rt.Destroy(b.ctx, child.ID) }()
+		defer func() { _ = b.rt.Destroy(b.ctx, made[0].ID) }()
 	}
 	b.row("fork, right after the deletion of one", t, "<= 500 ms")
 	return nil

@@ -2,6 +2,7 @@ package guest
 
 import (
 	"context"
+	"errors"
 	"io"
 	"maps"
 	"os"
@@ -37,9 +38,8 @@ func Serve(in io.Reader, out io.Writer, sessions string, limits *Rlimits, client
 		Clock:        g.clock,
 	})
 	defer g.shells.Close()
-	host := g.link(wire.NewWriter(out))
-	host.network = &network{w: host.w, set: host.set, listeners: map[uint64]*listener{}}
-	if err := host.w.SendJSON(wire.Hello, 0, wire.Greeting{Version: wire.Version}); err != nil {
+	host := g.host(out)
+	if err := host.greet(); err != nil {
 		return err
 	}
 	if err := guard(); err != nil {
@@ -48,7 +48,24 @@ func Serve(in io.Reader, out io.Writer, sessions string, limits *Rlimits, client
 	if clients != nil {
 		go g.serveClients(clients) // ends with PID 1
 	}
-	return host.serve(in)
+	for {
+		err := host.serve(in)
+		if !errors.Is(err, errRestored) {
+			return err
+		}
+		host.end()
+		host = g.host(out)
+		if err := host.greet(); err != nil {
+			return err
+		}
+	}
+}
+
+// host returns the link of PID 1's own stream.
+func (g *guest) host(out io.Writer) *link {
+	host := g.link(wire.NewWriter(out))
+	host.network = &network{w: host.w, set: host.set, listeners: map[uint64]*listener{}}
+	return host
 }
 
 // A guest is the state of Serve.

@@ -87,6 +87,21 @@ func (g *guest) serveClient(socket *rawsock.Socket) {
 	l.abandon()
 }
 
+// errRestored says that the stream is a new one, since the sandbox was restored.
+var errRestored = errors.New("the sandbox was restored")
+
+func (l *link) greet() error {
+	return l.w.SendJSON(wire.Hello, 0, wire.Greeting{Version: wire.Version})
+}
+
+// end ends the channels of PID 1's own stream, which has a new host. Nothing of them goes there.
+// Sessions and kept jobs run on. It returns when no address is in use.
+func (l *link) end() {
+	l.w.Discard()
+	l.abandon()
+	l.network.listening.Wait()
+}
+
 // abandon kills the processes of all channels, the newest first: a command that waits for its
 // session must not start when the command before it ends.
 func (l *link) abandon() {
@@ -129,7 +144,8 @@ func (l *link) set(channel uint32, h channelHandler) {
 // handle does what f asks for, without waiting for anything, and releases it.
 // An error is a breach of the protocol.
 func (l *link) handle(f wire.Frame) error {
-	if l.quiet != (f.Type == wire.Resumed) { // a write would wait for Resumed, which nothing would read
+	if l.quiet != (f.Type == wire.Resumed || f.Type == wire.Restored) {
+		// a write would wait for Resumed, which nothing would read
 		defer f.Release()
 		return fmt.Errorf("%w: frame of type %d, and the stream is quiet: %t", wire.ErrProtocol, f.Type, l.quiet)
 	}
@@ -210,6 +226,9 @@ func (l *link) handleConn(f *wire.Frame) error {
 		l.quiet = false
 		l.clock.Continue()
 		return l.w.Free()
+	case wire.Restored:
+		l.clock.Continue()
+		return errRestored
 	case wire.WatchBusy:
 		l.shells.WatchBusy(func(n uint32) { _ = l.w.Send(wire.Busy, 0, binary.LittleEndian.AppendUint32(nil, n)) })
 		return nil

@@ -21,6 +21,8 @@ type network struct {
 	w   *wire.Writer
 	set func(channel uint32, h channelHandler)
 
+	listening sync.WaitGroup // one for each listen
+
 	mu        sync.Mutex
 	listeners map[uint64]*listener // by the host's number; guarded by mu
 }
@@ -37,7 +39,7 @@ func (n *network) open(channel uint32, req *wire.NetRequest) {
 	case wire.NetPacket:
 		go packets{c}.run(req) // ends when the channel is killed
 	case wire.NetListen:
-		go n.listen(c, req) // ends when the channel is killed
+		n.listening.Go(func() { n.listen(c, req) }) // ends when the channel is killed
 	case wire.NetPassFD:
 		go n.passSockets(c, req.Path) // ends with the connection, or when the channel is killed
 	case wire.NetAccept:

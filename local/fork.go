@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -18,18 +19,24 @@ import (
 	"wolffia/internal/host/statedir"
 	"wolffia/internal/sys/rmtree"
 	"wolffia/internal/sys/step"
+	"wolffia/local/kept"
 	"wolffia/runtime"
 )
 
-// Fork implements [runtime.Workspace]. The changes are copied to a snapshot, which becomes those
-// of the new sandbox.
-func (s *sandboxes) Fork(ctx context.Context, sandboxID, name string) (*runtime.Sandbox, error) {
-	return s.ForkAs(ctx, sandboxID, func(c *runtime.SandboxConfig) { c.Name = name })
+// Fork implements [runtime.Workspace].
+func (s *sandboxes) Fork(ctx context.Context, sandboxID string, o runtime.ForkOptions) ([]*runtime.Sandbox, error) {
+	return s.ForkAs(ctx, sandboxID, o, func(int, *runtime.SandboxConfig) {})
 }
 
-// ForkAs is Fork for a sandbox whose configuration edit changes. It has no name unless edit gives
-// it one. The labels are a copy, and nil if it has none.
-func (s *sandboxes) ForkAs(ctx context.Context, sandboxID string, edit func(c *runtime.SandboxConfig)) (_ *runtime.Sandbox, err error) {
+// ForkAs is Fork for sandboxes whose configurations edit changes; i counts them from 0. The labels
+// are a copy, and nil if it has none.
+func (s *sandboxes) ForkAs(
+	ctx context.Context, sandboxID string, o runtime.ForkOptions, edit func(i int, c *runtime.SandboxConfig),
+) (made []*runtime.Sandbox, err error) {
+	count := max(o.Count, 1)
+	if o.Count < 0 || count > runtime.MaxForks {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "%d forks: at most %d can be made at once", o.Count, runtime.MaxForks)
+	}
 	rec, c, err := s.find(sandboxID)
 	if err != nil {
 		return nil, err
@@ -37,30 +44,97 @@ func (s *sandboxes) ForkAs(ctx context.Context, sandboxID string, edit func(c *r
 	if err := c.RequireRules(); err != nil {
 		return nil, err
 	}
-	removeStale(filepath.Join(statedir.Cow(rec.Run()), statedir.CowSnapshots), forkPrefix)
-	snapshot := forkPrefix + strings.ToLower(rand.Text())
-	if _, err := s.reviews.Snapshot(ctx, rec.ID(), snapshot); err != nil {
+	first, err := s.reviews.hidden(ctx, rec, c, &boot.Review{Do: boot.ReviewSnapshot}, o.Memory)
+	if err != nil {
 		return nil, err
 	}
 	step.Reached("fork: changes copied")
-	defer func() { _ = s.reviews.RemoveSnapshot(ctx, rec.ID(), snapshot) }() // what is left of it
-	config := c.SandboxConfig
+	snapshots := []string{first}
+	defer func() { // what is left of them
+		for _, name := range snapshots {
+			_ = s.reviews.RemoveSnapshot(context.WithoutCancel(ctx), rec.ID(), name)
+		}
+	}()
+	defer func() {
+		if err != nil {
+			for _, b := range made {
+				err = errors.Join(err, s.Destroy(context.WithoutCancel(ctx), b.ID))
+			}
+			made = nil
+		}
+	}()
+	for i := range count {
+		snapshot := first // the last takes it
+		if i < count-1 {
+			if snapshot, err = s.reviews.hiddenCopy(ctx, rec, c, first); err != nil {
+				return made, err
+			}
+			snapshots = append(snapshots, snapshot)
+		}
+		name := o.Name
+		if name != "" && count > 1 {
+			name += "-" + strconv.Itoa(i+1)
+		}
+		b, err := s.forkFrom(ctx, rec, c, snapshot, func(c *runtime.SandboxConfig) {
+			c.Name = name
+			edit(i, c)
+		})
+		if err != nil {
+			return made, err
+		}
+		made = append(made, b)
+	}
+	return made, nil
+}
+
+// hidden makes a snapshot whose name begins with forkPrefix, by the work r of the tree server or,
+// with memory, of a sandbox that runs.
+func (s *reviews) hidden(
+	ctx context.Context, rec *statedir.Record, c *statedir.Config, r *boot.Review, memory bool,
+) (string, error) {
+	if memory {
+		return s.keepMemory(ctx, rec, c, false)
+	}
+	removeStale(filepath.Join(statedir.Cow(rec.Run()), statedir.CowSnapshots), forkPrefix)
+	r.Name = forkPrefix + strings.ToLower(rand.Text())
+	return r.Name, s.review(ctx, rec.ID(), r, nil)
+}
+
+// hiddenCopy is hidden for a copy of a snapshot.
+func (s *reviews) hiddenCopy(ctx context.Context, rec *statedir.Record, c *statedir.Config, of string) (string, error) {
+	if c.CopyOnWrite {
+		return s.hidden(ctx, rec, c, &boot.Review{Do: boot.ReviewSnapshot, From: of}, false)
+	}
+	name := forkPrefix + strings.ToLower(rand.Text())
+	return name, kept.Copy(rec, statedir.CowSnapshots+"/"+of, statedir.CowSnapshots, name)
+}
+
+// forkFrom makes a sandbox with the parts of a snapshot, which it takes.
+func (s *sandboxes) forkFrom(
+	ctx context.Context, rec *statedir.Record, c *statedir.Config, snapshot string, edit func(c *runtime.SandboxConfig),
+) (*runtime.Sandbox, error) {
+	config := apartFrom(&c.SandboxConfig)
 	config.ID, config.Name, config.BoundToCaller = "", "", false
 	config.Publish = nil // the parent has the host's ports
-	config.Labels = maps.Clone(config.Labels)
 	// such as whose it is
 	maps.DeleteFunc(config.Labels, func(k, _ string) bool { return strings.HasPrefix(k, "wolffia.") })
 	edit(&config)
 	from := filepath.Join(statedir.Cow(rec.Run()), statedir.CowSnapshots, snapshot)
 	// The fork has its changes before it exists: one without them would look complete.
-	return s.create(ctx, &config, func(fork *statedir.Record) error { return adopt(fork, from) })
+	return s.create(ctx, &config, func(fork *statedir.Record) error { return adopt(fork, from, c.CopyOnWrite) })
 }
 
 // adopt makes the changes of a new sandbox those in a directory, which it takes.
-func adopt(rec *statedir.Record, from string) error {
+func adopt(rec *statedir.Record, from string, copied bool) error {
+	cow, err := kept.Dir(rec)
+	if err != nil {
+		return err
+	}
+	defer cow.Close()
 	for _, name := range statedir.CowParts {
-		err := unix.Rename(filepath.Join(from, name), filepath.Join(statedir.Cow(rec.Run()), name))
-		if err != nil && (name != statedir.CowHosts || !errors.Is(err, unix.ENOENT)) {
+		err := unix.Rename(filepath.Join(from, name), filepath.Join(cow.Name(), name))
+		needed := copied && (name == statedir.CowUpper || name == statedir.CowLog)
+		if err != nil && (needed || !errors.Is(err, unix.ENOENT)) {
 			return runtime.Errorf(runtime.ErrUnavailable, "give sandbox %s its changes: %w", rec.ID(), err)
 		}
 		step.Reached("fork: one more adopted")
@@ -69,11 +143,19 @@ func adopt(rec *statedir.Record, from string) error {
 }
 
 // Snapshot implements [runtime.Workspace].
-func (s *reviews) Snapshot(ctx context.Context, sandboxID, name string) (*runtime.Snapshot, error) {
+func (s *reviews) Snapshot(
+	ctx context.Context, sandboxID, name string, o runtime.SnapshotOptions,
+) (*runtime.Snapshot, error) {
 	if !statedir.ValidSnapshot(name) {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "snapshot %q: a name has up to 64 letters, digits, dots, dashes and underscores, of which the first is a letter or digit", name)
 	}
-	if err := s.review(ctx, sandboxID, &boot.Review{Do: boot.ReviewSnapshot, Name: name}, nil); err != nil {
+	var err error
+	if o.Memory {
+		err = s.snapshotMemory(ctx, sandboxID, name)
+	} else {
+		err = s.review(ctx, sandboxID, &boot.Review{Do: boot.ReviewSnapshot, Name: name}, nil)
+	}
+	if err != nil {
 		return nil, err
 	}
 	dir, err := s.snapshotsOf(sandboxID)
@@ -84,7 +166,7 @@ func (s *reviews) Snapshot(ctx context.Context, sandboxID, name string) (*runtim
 	if err != nil {
 		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
 	}
-	return &runtime.Snapshot{Name: name, CreatedAt: info.ModTime()}, nil
+	return &runtime.Snapshot{Name: name, CreatedAt: info.ModTime(), Memory: o.Memory}, nil
 }
 
 // Snapshots implements [runtime.Workspace].
@@ -104,7 +186,8 @@ func (s *reviews) Snapshots(_ context.Context, sandboxID string) ([]runtime.Snap
 			continue
 		}
 		if info, err := e.Info(); err == nil { // an error: it was removed
-			all = append(all, runtime.Snapshot{Name: e.Name(), CreatedAt: info.ModTime()})
+			_, err := os.Lstat(filepath.Join(dir, e.Name(), statedir.CowMemory))
+			all = append(all, runtime.Snapshot{Name: e.Name(), CreatedAt: info.ModTime(), Memory: err == nil})
 		}
 	}
 	slices.SortFunc(all, func(a, b runtime.Snapshot) int { return a.CreatedAt.Compare(b.CreatedAt) })
@@ -117,7 +200,7 @@ func (s *reviews) snapshotsOf(sandboxID string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if !c.CopyOnWrite {
+	if !c.CopyOnWrite && s.canKeepMemory(c) != nil {
 		return "", runtime.Errorf(runtime.ErrInvalid, "sandbox %s works on the host's directory itself: it has no snapshots; create it with --cow", rec.ID())
 	}
 	return filepath.Join(statedir.Cow(rec.Run()), statedir.CowSnapshots), nil
@@ -125,6 +208,13 @@ func (s *reviews) snapshotsOf(sandboxID string) (string, error) {
 
 // Restore implements [runtime.Workspace].
 func (s *reviews) Restore(ctx context.Context, sandboxID, name string) error {
+	rec, c, err := s.find(sandboxID)
+	if err != nil {
+		return err
+	}
+	if !c.CopyOnWrite && s.canKeepMemory(c) == nil {
+		return s.restoreMemory(rec, name)
+	}
 	return s.review(ctx, sandboxID, &boot.Review{Do: boot.ReviewRestore, Name: name}, nil)
 }
 

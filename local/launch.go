@@ -42,7 +42,7 @@ type descriptors struct {
 }
 
 // open opens what a plan needs. The caller closes all of it, after an error too.
-func (p *plan) open(rec *statedir.Record, lock *statedir.Lock, using *using) (*descriptors, error) {
+func (p *plan) open(rec *statedir.Record, lock *statedir.Lock, using *using, memory []*os.File) (*descriptors, error) {
 	d := new(descriptors)
 	d.log = d.one(openLog(rec, p.config))
 	coredump.Permit()   // here, since the shim may have dropped the privileges that it takes
@@ -77,6 +77,7 @@ func (p *plan) open(rec *statedir.Record, lock *statedir.Lock, using *using) (*d
 		boot.FDConfig: config, boot.FDBackend: backend, boot.FDImage: imageEnd, boot.FDKept: d.kept, boot.FDBarrier: held,
 		boot.FDClient: clientEnd, boot.FDSystem: systemEnd,
 	}
+	d.shim = append(d.shim, memory...) // from boot.FDMemory on
 	d.tree = []*os.File{boot.FDLock: lock.Tree, boot.FDControl: treeEnd}
 	d.system = []*os.File{boot.FDLock: lock.Tree, boot.FDControl: viewEnd}
 	d.keeper = []*os.File{boot.FDLock: lock.Tree, boot.FDControl: shimEnd, boot.FDReady: ready, boot.FDKeeper: keeperEnd}

@@ -55,10 +55,11 @@ func TestFork(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 {
-		fork, err := rt.Fork(t.Context(), id, "")
+		forks, err := rt.Fork(t.Context(), id, runtime.ForkOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
+		fork := forks[0]
 		if err := rt.Start(t.Context(), fork.ID); err != nil {
 			t.Fatal(err)
 		}
@@ -78,7 +79,7 @@ func TestFork(t *testing.T) {
 	if list, err := rt.Snapshots(t.Context(), id); err != nil || len(list) > 0 {
 		t.Errorf("forks leave %+v %v", list, err)
 	}
-	made, err := rt.Snapshot(t.Context(), id, "one")
+	made, err := rt.Snapshot(t.Context(), id, "one", runtime.SnapshotOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

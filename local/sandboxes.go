@@ -21,6 +21,7 @@ import (
 	"wolffia/internal/sys/step"
 	"wolffia/local/conns"
 	"wolffia/local/defaults"
+	"wolffia/local/kept"
 	"wolffia/local/reposync"
 	"wolffia/runtime"
 )
@@ -105,14 +106,17 @@ func (s *sandboxes) Stop(ctx context.Context, sandboxID string) error {
 		_ = conns.AskPause(ctx, rec, boot.OpResume)
 	}
 	s.gits.BeforeStop(ctx, rec, c)
-	if err := s.starter.stop(ctx, rec, c, boot.StopGrace); err != nil || !limited(&c.SandboxConfig) {
+	if err := s.starter.stop(ctx, rec, c, boot.StopGrace); err != nil || !limited(&c.SandboxConfig) && !kept.Exists(rec) {
 		return err
 	}
 	lock, err := rec.TryLock()
 	if err != nil {
 		return nil // destroyed or started again meanwhile
 	}
-	return errors.Join(unlimit(rec), lock.Unlock(), lock.Close())
+	if limited(&c.SandboxConfig) {
+		err = unlimit(rec)
+	}
+	return errors.Join(err, kept.Forget(rec), lock.Unlock(), lock.Close())
 }
 
 // lateLimit is how long Destroy continues once its caller's context has ended.

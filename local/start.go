@@ -26,6 +26,7 @@ import (
 	"wolffia/internal/sys/userns"
 	"wolffia/local/conns"
 	"wolffia/local/defaults"
+	"wolffia/local/kept"
 	"wolffia/local/reposync"
 	"wolffia/perm"
 	"wolffia/runtime"
@@ -153,7 +154,13 @@ func (s *starter) launch(ctx context.Context, rec *statedir.Record, c *statedir.
 	if p.shim.Volumes, err = s.volumesDir(c); err != nil {
 		return err
 	}
-	d, err := p.open(rec, lock, using)
+	memory, err := kept.Open(rec)
+	if err != nil {
+		return err
+	}
+	defer closeAll(memory)
+	p.shim.HasMemory = memory != nil && pooled == nil
+	d, err := p.open(rec, lock, using, memory)
 	defer func() { closeAll(d.all) }()
 	if err != nil {
 		return err
@@ -203,6 +210,9 @@ func (s *starter) launch(ctx context.Context, rec *statedir.Record, c *statedir.
 	undo.Release()
 	if conn != nil {
 		s.conns.Keep(rec.ID(), conn)
+	}
+	if p.shim.HasMemory {
+		_ = kept.Forget(rec) // it is cleared: what stays goes with the next start
 	}
 	if c.BoundToCaller {
 		s.alive.Put(rec.ID(), d.takeHold())

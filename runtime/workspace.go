@@ -60,19 +60,19 @@ type Workspace interface {
 	// many. A program inside that has a discarded file open keeps it, without a name.
 	Discard(ctx context.Context, sandboxID string, paths []string) (int, error)
 
-	// Fork makes a sandbox with the same configuration and changes, and does not start it. The
-	// changes are those of one moment. An empty name means no name. It has neither the published ports
-	// nor the labels that begin with "wolffia.".
-	Fork(ctx context.Context, sandboxID, name string) (*Sandbox, error)
+	// Fork makes sandboxes with the same configuration and changes, and does not start them. The
+	// changes are those of one moment. They have neither the published ports nor the labels that
+	// begin with "wolffia.". If it fails it leaves none.
+	Fork(ctx context.Context, sandboxID string, o ForkOptions) ([]*Sandbox, error)
 
 	// Snapshot keeps a copy of the changes of one moment. A name that is taken is [ErrExists].
-	Snapshot(ctx context.Context, sandboxID, name string) (*Snapshot, error)
+	Snapshot(ctx context.Context, sandboxID, name string, o SnapshotOptions) (*Snapshot, error)
 
 	// Snapshots returns the snapshots of a sandbox, oldest first.
 	Snapshots(ctx context.Context, sandboxID string) ([]Snapshot, error)
 
 	// Restore replaces the changes of a sandbox by those of a snapshot, which is kept. A sandbox
-	// that runs is [ErrConflict].
+	// that runs is [ErrConflict]. If the snapshot has memory, the next Start restores it.
 	Restore(ctx context.Context, sandboxID, name string) error
 
 	// RemoveSnapshot deletes a snapshot.
@@ -201,4 +201,27 @@ func (c *Change) UnmarshalJSON(b []byte) error {
 type Snapshot struct {
 	Name      string    `json:"name"`
 	CreatedAt time.Time `json:"createdAt"`
+	Memory    bool      `json:"memory,omitempty"` // it has the sandbox's memory too
 }
+
+// SnapshotOptions are options of Workspace.Snapshot.
+type SnapshotOptions struct {
+	// Memory keeps the memory of all processes too. The sandbox, which must run, stands still
+	// meanwhile. It need not have a copied codebase: then there are no changes, and the codebase is
+	// shared. A backend or a configuration for which that cannot be is [ErrUnsupported]. What is
+	// kept holds each secret that the sandbox's memory does.
+	Memory bool
+}
+
+// ForkOptions are options of Workspace.Fork.
+type ForkOptions struct {
+	Name string // of the sandbox; of several ones NAME-1, NAME-2; empty: none
+	// Memory is as of SnapshotOptions. The first Start restores it: sessions and kept jobs run on,
+	// commands of clients end. A file that is open inside and that the host has removed, or another
+	// wolffia or runsc, is then [ErrConflict].
+	Memory bool
+	Count  int // how many; 0 is 1, at most [MaxForks]
+}
+
+// MaxForks is how many sandboxes one Fork makes.
+const MaxForks = 100

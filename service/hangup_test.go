@@ -59,7 +59,7 @@ type reviewed struct {
 	runtime.Workspace
 }
 
-func (reviewed) ForkAs(context.Context, string, func(*runtime.SandboxConfig)) (*runtime.Sandbox, error) {
+func (reviewed) ForkAs(context.Context, string, runtime.ForkOptions, func(int, *runtime.SandboxConfig)) ([]*runtime.Sandbox, error) {
 	panic("not called")
 }
 

@@ -15,8 +15,10 @@ import (
 // A reviewer is a runtime whose sandboxes can have a copied codebase.
 type reviewer interface {
 	runtime.Workspace
-	// ForkAs is Fork for a sandbox whose configuration edit changes.
-	ForkAs(ctx context.Context, sandboxID string, edit func(*runtime.SandboxConfig)) (*runtime.Sandbox, error)
+	// ForkAs is Fork for sandboxes whose configurations edit changes; i counts them from 0.
+	ForkAs(
+		ctx context.Context, sandboxID string, o runtime.ForkOptions, edit func(i int, c *runtime.SandboxConfig),
+	) ([]*runtime.Sandbox, error)
 }
 
 // A Review is a handle on the changes of a sandbox with a copied codebase, whether it runs or not. Paths are
@@ -137,7 +139,7 @@ func (r *Review) Fork(ctx context.Context) (_ *Sandbox, err error) {
 	defer admitted()
 	r.service.starting.Store(id, true)
 	defer r.service.starting.Delete(id)
-	_, err = r.rt.ForkAs(ctx, r.box.ID, func(c *runtime.SandboxConfig) {
+	_, err = r.rt.ForkAs(ctx, r.box.ID, runtime.ForkOptions{}, func(_ int, c *runtime.SandboxConfig) {
 		if c.Labels == nil {
 			c.Labels = map[string]string{}
 		}
@@ -179,7 +181,7 @@ func (r *Review) Snapshot(ctx context.Context, name string) (*runtime.Snapshot, 
 	if len(all) >= MaxSnapshots {
 		return nil, runtime.Errorf(runtime.ErrConflict, "sandbox %s has %d snapshots: remove one", r.box.ID, len(all))
 	}
-	return r.rt.Snapshot(ctx, r.box.ID, name)
+	return r.rt.Snapshot(ctx, r.box.ID, name, runtime.SnapshotOptions{})
 }
 
 // Restore replaces the changes of a sandbox by those of a snapshot, which is kept. All processes of a sandbox that

@@ -31,7 +31,9 @@ func (s *shim) end(outcome statedir.Status, grace time.Duration) {
 	}
 	s.prefetcher.cancel() // it would begin when the last client hangs up
 	time.AfterFunc(grace+time.Second, func() { _ = s.inst.Kill() })
-	if err := s.resume(); err != nil { // what stands still ends by no signal, but by SIGKILL
+	if grace == 0 && s.inst.Pause != nil {
+		// its kernel does not stand still, and ends them without another step of theirs
+	} else if err := s.resume(); err != nil { // what stands still ends by no signal, but by SIGKILL
 		fmt.Fprintln(os.Stderr, "end a paused sandbox:", err)
 	}
 	if grace == 0 && s.inst.kill() {

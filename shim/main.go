@@ -65,6 +65,7 @@ type shim struct {
 	ready       io.WriteCloser
 
 	inst  *instance
+	kept  []*os.File    // the memory that the sandbox is restored from; nil: none
 	group *cgroup.Group // the sandbox's control group; nil: it has none
 	relay *relay
 	// the socket that passes clients' connections to PID 1; nil: the relay serves them

@@ -32,6 +32,8 @@ type pauses struct {
 
 	mu  sync.Mutex
 	now statedir.Pause // guarded by mu
+	// PID 1 has answered before it stood still: no frame is half written; guarded by mu
+	quiet bool
 }
 
 func (p *pauses) on() bool {
@@ -73,7 +75,7 @@ func (s *shim) pause(idle bool) error {
 	if s.ending() {
 		return runtime.Errorf(runtime.ErrConflict, "the sandbox ends")
 	}
-	s.relay.quiesce(quietLimit)
+	p.quiet = s.relay.quiesce(quietLimit)
 	step.Reached("pause: quiet")
 	if err = freeze(); err == nil {
 		step.Reached("pause: frozen")
@@ -140,6 +142,41 @@ func (s *shim) wake() {
 	if err := s.resume(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
+}
+
+// whileStill calls do while all processes stand still: those of a paused sandbox do, others for
+// as long as do takes. Clients that ask meanwhile wait.
+func (s *shim) whileStill(do func() error) error {
+	p := &s.pauses
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	notQuiet := runtime.Errorf(runtime.ErrUnavailable, "PID 1 does not answer")
+	if p.now.SinceMS > 0 {
+		if !p.quiet {
+			return notQuiet
+		}
+		return do()
+	}
+	freeze, thaw, err := s.freezer()
+	if err != nil {
+		return err
+	}
+	if s.ending() {
+		return runtime.Errorf(runtime.ErrConflict, "the sandbox ends")
+	}
+	defer s.relay.resume()
+	if !s.relay.quiesce(quietLimit) {
+		return notQuiet
+	}
+	step.Reached("still: quiet")
+	if err := freeze(); err != nil {
+		return runtime.WithClass(runtime.ErrUnavailable, err)
+	}
+	err = do()
+	if s.ending() { // they run no more
+		return err
+	}
+	return errors.Join(err, thaw())
 }
 
 // setPause records a pause since a time, 0: none. pauses.mu is held.

@@ -114,6 +114,10 @@ func newRelay(stream io.ReadWriteCloser) *relay {
 	return r
 }
 
+// restored says to a guest that its memory was restored, and the stream is new. It answers as
+// at a start.
+func (r *relay) restored() error { return r.w.Send(wire.Restored, 0, nil) }
+
 // hello waits for the guest's greeting and, with answers, for its answer to a ping: so it reads
 // what it is sent.
 func (r *relay) hello(limit time.Duration, answers bool) error {

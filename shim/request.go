@@ -111,6 +111,8 @@ func (s *shim) answer(c *clientConn, req *boot.Request) error {
 			writeBack(rootfs.TreeDir(s.boot))
 			return s.tree.ask(boot.TreeRequest{Op: boot.AskReview, Review: req.Review}, answer, boot.ReviewLimit)
 		})
+	case boot.OpSave:
+		return c.passOn(func(dir *os.File) (boot.TreeReply, error) { return boot.TreeReply{}, s.save(dir, req) })
 	case boot.OpStats, boot.OpDenials, boot.OpRules:
 		if s.tree == nil && s.static != nil && req.Op == boot.OpStats {
 			return c.reply(&boot.Reply{Stats: &boot.TreeStats{Rules: boot.Fingerprint(s.boot.Config.Permissions), Static: s.static}})

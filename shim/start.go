@@ -117,6 +117,7 @@ func (s *shim) launch(backend launch.Backend, spec *launch.Spec) (err error) {
 		defer spec.Clients.Close()
 		_ = unix.Shutdown(int(s.fdSocket.Fd()), unix.SHUT_RD) // PID 1 sends nothing on it
 	}
+	spec.Memory = s.memory()
 	inst, err := backend.Launch(spec)
 	if err != nil {
 		return err
@@ -174,7 +175,12 @@ func (s *shim) connect() (*os.File, error) {
 	}
 	// A container that its killed engine had started before may get the end of its old input at
 	// once.
-	err = s.relay.hello(helloLimit, b.KeeperDir != "")
+	if b.HasMemory {
+		err = s.relay.restored()
+	}
+	if err == nil {
+		err = s.relay.hello(helloLimit, b.KeeperDir != "")
+	}
 	if b.Held { // PID 1 has passed the barrier, so it is in its group
 		s.group = cgroup.Of(s.inst.PID, "wolffia-"+b.ID+"-")
 	}
@@ -183,6 +189,9 @@ func (s *shim) connect() (*os.File, error) {
 		boot.Within(boot.KillLimit, s.inst.drained)
 		if text := s.inst.stderr.String(); text != "" {
 			err = errors.New(text)
+			if why := s.notRestored(text); why != nil {
+				return nil, why
+			}
 		}
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "%s could not start the sandbox: %w; wolffia doctor says what helps", b.Config.Runtime, err)
 	}
@@ -204,6 +213,9 @@ func (s *shim) connect() (*os.File, error) {
 		return nil, err
 	}
 	step.Reached("ports open")
+	if err := s.clearMemory(); err != nil {
+		return nil, err
+	}
 	place := statedir.Socket(b.Run)
 	if s.pooled != nil {
 		place = statedir.PooledSocket(b.Run)

@@ -87,6 +87,9 @@ const (
 	// From the guest, of a pause.
 	Quiet // channel 0; empty: the answer to Quiesce; no other frame comes before Resumed
 
+	// From the host, in place of a start.
+	Restored // channel 0; empty, on a new stream, in place of Resumed: all channels have ended, Hello follows
+
 	typeEnd
 )
 
@@ -387,4 +390,10 @@ func (w *Writer) bare(t Type) error {
 	defer f.Release()
 	_, err := w.w.Write(f.Bytes())
 	return err
+}
+
+// Discard ends a Hold, and has all that is written from now on go nowhere.
+func (w *Writer) Discard() {
+	w.w = io.Discard
+	w.mu.Unlock()
 }

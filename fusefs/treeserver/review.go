@@ -125,7 +125,7 @@ func (t *treeServer) work(r *boot.Review, stopped func() bool, w io.Writer) erro
 		n, err := l.Discard(paths)
 		return errors.Join(err, out.Encode(n))
 	case boot.ReviewSnapshot:
-		return t.snapshot(l, r.Name)
+		return t.snapshot(l, r.From, r.Name)
 	case boot.ReviewRestore:
 		return t.restore(r.Name)
 	case boot.ReviewRecover:
@@ -148,8 +148,8 @@ func encodeResult(out *json.Encoder, result *runtime.ApplyResult) error {
 	return err
 }
 
-// snapshot copies the changes to a snapshot.
-func (t *treeServer) snapshot(l *cow.Layers, name string) error {
+// snapshot copies the changes, or those of a snapshot that is named, to a snapshot.
+func (t *treeServer) snapshot(l *cow.Layers, of, name string) error {
 	if !statedir.ValidSnapshot(name) {
 		return runtime.Errorf(runtime.ErrInvalid, "%q is not a name for a snapshot", name)
 	}
@@ -166,7 +166,12 @@ func (t *treeServer) snapshot(l *cow.Layers, name string) error {
 	if unix.Fstatat(int(to.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
 		return runtime.Errorf(runtime.ErrExists, "there is a snapshot %s already: choose another name", name)
 	}
-	if err := copyLayers(l, t.copied.dir, to, statedir.CowComing); err != nil {
+	if of != "" {
+		err = t.copySnapshot(of, to)
+	} else {
+		err = copyLayers(l, t.copied.dir, to, statedir.CowComing, false)
+	}
+	if err != nil {
 		return err
 	}
 	step.Reached("snapshot: copied")
@@ -183,6 +188,26 @@ func (t *treeServer) restore(name string) error {
 	if t.server != nil {
 		return runtime.Errorf(runtime.ErrConflict, "the sandbox runs: stop it before its changes are replaced")
 	}
+	dir := t.copied.dir
+	if err := t.copySnapshot(name, dir); err != nil {
+		return err
+	}
+	if err := unix.Syncfs(int(dir.Fd())); err != nil { // the replaced snapshot is deleted
+		return fmt.Errorf("flush the copy of the snapshot: %w", err)
+	}
+	step.Reached("restore: copied")
+	if err := unix.Renameat2(int(dir.Fd()), statedir.CowComing, int(dir.Fd()), statedir.CowRestored, unix.RENAME_NOREPLACE); err != nil {
+		return err
+	}
+	step.Reached("restore: complete")
+	if err := finishRestore(dir); err != nil {
+		return fmt.Errorf("put the snapshot in place: %w", err)
+	}
+	return nil
+}
+
+// copySnapshot copies a snapshot to statedir.CowComing in the directory to.
+func (t *treeServer) copySnapshot(name string, to *os.File) error {
 	if !statedir.ValidSnapshot(name) {
 		return runtime.Errorf(runtime.ErrInvalid, "%q is not a name for a snapshot", name)
 	}
@@ -209,21 +234,7 @@ func (t *treeServer) restore(name string) error {
 		return err
 	}
 	defer log.Close()
-	if err := copyLayers(&cow.Layers{Upper: int(upper.Fd()), Log: log}, from, dir, statedir.CowComing); err != nil {
-		return err
-	}
-	if err := unix.Syncfs(int(dir.Fd())); err != nil { // the replaced snapshot is deleted
-		return fmt.Errorf("flush the copy of the snapshot: %w", err)
-	}
-	step.Reached("restore: copied")
-	if err := unix.Renameat2(int(dir.Fd()), statedir.CowComing, int(dir.Fd()), statedir.CowRestored, unix.RENAME_NOREPLACE); err != nil {
-		return err
-	}
-	step.Reached("restore: complete")
-	if err := finishRestore(dir); err != nil {
-		return fmt.Errorf("put the snapshot in place: %w", err)
-	}
-	return nil
+	return copyLayers(&cow.Layers{Upper: int(upper.Fd()), Log: log}, from, to, statedir.CowComing, true)
 }
 
 func openBelow(dir int, name string) (*os.File, error) {

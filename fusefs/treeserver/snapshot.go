@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"wolffia/fusefs/cow"
+	"wolffia/internal/host/boot"
 	"wolffia/internal/host/statedir"
 	"wolffia/internal/sys/beneath"
 	"wolffia/internal/sys/rmtree"
@@ -15,8 +16,8 @@ import (
 )
 
 // copyLayers copies layers, which are in the directory from, to the new directory called name in
-// dir, in place of one that is not complete.
-func copyLayers(l *cow.Layers, from, dir *os.File, name string) error {
+// dir, in place of one that is not complete; with memory also the memory that from may have.
+func copyLayers(l *cow.Layers, from, dir *os.File, name string, memory bool) error {
 	if err := rmtree.Remove(dir, name); err != nil {
 		return err
 	}
@@ -42,7 +43,10 @@ func copyLayers(l *cow.Layers, from, dir *os.File, name string) error {
 	}
 	log := os.NewFile(uintptr(fd), statedir.CowLog)
 	err = l.Copy(int(upper.Fd()), log)
-	if err = errors.Join(err, log.Close(), copyHosts(from, to)); err != nil {
+	if err = errors.Join(err, log.Close(), copyHosts(from, to)); err == nil && memory {
+		err = boot.CopyMemory(from, to)
+	}
+	if err != nil {
 		return errors.Join(err, rmtree.Remove(dir, name))
 	}
 	return nil
@@ -82,6 +86,9 @@ func finishRestore(dir *os.File) error {
 	var st unix.Stat_t
 	if unix.Fstatat(int(from.Fd()), statedir.CowUpper, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
 		if err := rmtree.Remove(dir, statedir.CowUpper); err != nil {
+			return err
+		}
+		if err := rmtree.Remove(dir, statedir.CowMemory); err != nil { // of another past
 			return err
 		}
 		step.Reached("restore: changes gone")

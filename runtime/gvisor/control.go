@@ -19,23 +19,27 @@ import (
 // pauseLimit is how long gVisor's kernel may take to stop or continue all programs.
 const pauseLimit = 10 * time.Second
 
-// maxAnswer bounds an answer of gVisor's kernel, in bytes.
-const maxAnswer = 64 << 10
+// maxAnswer bounds an answer of gVisor's kernel, in bytes. An error may quote a configuration.
+const maxAnswer = 1 << 20
 
-// control calls a method of gVisor's kernel by the socket in runsc's state directory, as runsc
-// does: one JSON object each way (pkg/urpc of gVisor). runsc itself would have to run in the
-// namespaces of the sandbox's runsc, and takes twenty times as long.
-func control(state, tag, method string) error {
-	err := call(state, "runsc-"+tag+".sock", method)
+// control calls a method of gVisor's kernel without an argument.
+func control(state, tag, method string) error { return call(state, tag, method, nil, pauseLimit) }
+
+// call calls a method of gVisor's kernel by the socket in runsc's state directory, as runsc
+// does: one JSON object each way, with files (pkg/urpc of gVisor). runsc itself would have to run
+// in the namespaces of the sandbox's runsc, and takes twenty times as long. The kernel may be
+// hostile: its answer, and the wait for it, are bounded.
+func call(state, tag, method string, arg any, limit time.Duration, files ...*os.File) error {
+	err := exchange(filepath.Join(state, "runsc-"+tag+".sock"), method, arg, limit, files)
 	if err != nil {
 		err = runtime.Errorf(runtime.ErrUnavailable, "gVisor: %s: %w", method, err)
 	}
 	return err
 }
 
-// call is control for a socket in a directory, whose path may be too long for an address (unix(7)).
-func call(dir, socket, method string) error {
-	fd, err := unix.Open(filepath.Join(dir, socket), unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+// exchange is call for a socket, whose path may be too long for an address (unix(7)).
+func exchange(socket, method string, arg any, limit time.Duration, files []*os.File) error {
+	fd, err := unix.Open(socket, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return os.NewSyscallError("open", err)
 	}
@@ -45,8 +49,20 @@ func call(dir, socket, method string) error {
 		return err
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(pauseLimit))
-	if err := json.NewEncoder(conn).Encode(map[string]any{"method": method, "arg": nil}); err != nil {
+	_ = conn.SetDeadline(time.Now().Add(limit))
+	text, err := json.Marshal(map[string]any{"method": method, "arg": arg})
+	if err != nil {
+		return err
+	}
+	var rights []byte
+	if len(files) > 0 {
+		fds := make([]int, len(files))
+		for i, f := range files {
+			fds[i] = int(f.Fd())
+		}
+		rights = unix.UnixRights(fds...)
+	}
+	if _, _, err := conn.WriteMsgUnix(text, rights, nil); err != nil {
 		return err
 	}
 	var answer struct {
@@ -71,8 +87,10 @@ func pause(state, tag string) error {
 	return err
 }
 
-// The methods of gVisor's kernel that stop all programs of a sandbox, and have them continue.
+// The methods of gVisor's kernel that stop all programs of a sandbox, have them continue, and write
+// their memory to files.
 const (
 	methodPause  = "containerManager.Pause"
 	methodResume = "containerManager.Resume"
+	methodSave   = "containerManager.Checkpoint"
 )

@@ -2,6 +2,7 @@ package gvisor
 
 import (
 	"cmp"
+	"path/filepath"
 	"strconv"
 
 	"wolffia/runtime"
@@ -48,6 +49,9 @@ func Flags(spec *launch.Spec, state, bundle string, files uint64) []string {
 	}
 	if names := cachedNames(len(spec.Mounts())+1, files); names > 0 {
 		flags = append(flags, "--dcache="+strconv.FormatUint(names, 10))
+	}
+	if spec.Memory != nil {
+		return append(flags, "restore", "--bundle="+bundle, "--image-path="+filepath.Join(bundle, memoryDir), spec.Tag)
 	}
 	return append(flags, "run", "--bundle="+bundle, spec.Tag)
 }

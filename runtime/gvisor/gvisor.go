@@ -8,7 +8,8 @@ import (
 func Backend() launch.Backend {
 	return launch.Backend{
 		Launcher: Launcher{}, Place: launch.BesideShim,
-		Can:       launch.ShimMounts | launch.HostCgroup | launch.StoreImages | launch.OwnKernel | launch.RootInside,
+		Can: launch.ShimMounts | launch.HostCgroup | launch.StoreImages | launch.OwnKernel | launch.RootInside |
+			launch.KeepsMemory,
 		Platforms: Platforms(), Program: program(), StageArg: stageArg, Stage: stage,
 	}
 }

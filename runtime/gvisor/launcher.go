@@ -96,7 +96,14 @@ func (Launcher) Launch(spec *launch.Spec) (*launch.Instance, error) {
 		}
 	}
 	state := filepath.Join(spec.Dir, "state")
-	config, err := json.Marshal(Spec(spec, mounts))
+	as := Spec(spec, mounts)
+	if spec.Memory != nil {
+		var err error
+		if as, err = restorable(spec, as); err != nil {
+			return nil, err
+		}
+	}
+	config, err := json.Marshal(as)
 	if err == nil {
 		err = errors.Join(os.Mkdir(state, 0o700),
 			os.WriteFile(spec.FilterFile(), spec.Seccomp, 0o400),
@@ -115,6 +122,14 @@ func (Launcher) Launch(spec *launch.Spec) (*launch.Instance, error) {
 	}
 	inst.Pause = func() error { return pause(state, spec.Tag) }
 	inst.Resume = func() error { return control(state, spec.Tag, methodResume) }
+	inst.Save = func(dir *os.File, sync bool) error {
+		k, err := keptNow(spec, as)
+		if err != nil {
+			return runtime.Errorf(runtime.ErrUnavailable, "keep the memory: %w", err)
+		}
+		return k.save(state, spec.Tag, dir, sync)
+	}
+	inst.Explain = explain
 	return inst, nil
 }
 
@@ -132,9 +147,13 @@ func start(spec *launch.Spec, flags []string) (*launch.Instance, error) {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "runsc: %w", err)
 	}
 	defer program.Close()
+	given := []*os.File{program}
+	if spec.Memory != nil {
+		given = append(given, spec.Memory[1:]...)
+	}
 	c, err := child.StartPiped(child.WithBarrier(&child.Command{
 		Path: "/proc/self/exe", Args: append([]string{"wolffia", stageArg}, flags...),
-		Files: []*os.File{program}, // fdProgram
+		Files: given, // from fdProgram on
 		Attr:  attr(spec), Sockets: true, Room: room,
 		// The slack of gVisor's threads is that of the programs inside.
 		Slack: timerslack.Default,

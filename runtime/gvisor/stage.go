@@ -16,8 +16,12 @@ import (
 // stageArg is the first argument of wolffia for stage; runsc's own arguments follow.
 const stageArg = "runsc"
 
-// fdProgram is the descriptor of runsc in stage.
-const fdProgram = 3
+// The descriptors of stage and of runsc. Processes of the sandbox that inherit the memory's learn
+// nothing by them: it is their own, and cannot be written.
+const (
+	fdProgram = 3 // runsc
+	fdMemory  = 4 // launch.Spec.Memory, but for the record
+)
 
 // stage mounts the /proc of its process namespace, which runsc expects and only a process in the
 // namespace can mount, and executes runsc once the shim has said that it is there. It returns only

@@ -79,6 +79,8 @@ const (
 	PassClients
 	// RootInside: programs of the sandbox can be root (SandboxConfig.Root).
 	RootInside
+	// KeepsMemory: the memory of all processes can be kept, and restored: Instance.Save, Spec.Memory.
+	KeepsMemory
 )
 
 // Has reports whether the set has all of some capabilities.

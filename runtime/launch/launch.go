@@ -92,7 +92,15 @@ type Spec struct {
 	OpenFiles uint64
 	// Processors is how many processors PID 1 uses at once; 0: as many as there are.
 	Processors int
+	// Memory are MemoryFiles, open, of the sandbox that is restored: PID 1 and all others run on,
+	// and PID 1 waits for wire.Restored. The caller closes them. nil: PID 1 starts.
+	Memory []*os.File
 }
+
+// MemoryFiles are the names of the files of a kept memory: the record of what it was kept with, and
+// what the backend writes (here as runsc's own commands name it). An empty record says that the
+// memory was restored, or never complete.
+var MemoryFiles = []string{"config.json", "checkpoint.img", "pages_meta.img", "pages.img"}
 
 // Rlimits are limits without control groups, of the kernel that runs the processes
 // (getrlimit(2)). 0 is no limit.
@@ -210,4 +218,10 @@ type Instance struct {
 	// Pause stops all processes, PID 1 among them, and returns when they stand still; after an error
 	// they run on. Resume has them run on. nil: the shim does it by the control group.
 	Pause, Resume func() error
+	// Save writes MemoryFiles of a paused sandbox to an empty directory, with sync to the disk; else
+	// they count until the machine restarts. nil: the backend keeps no memory.
+	Save func(dir *os.File, sync bool) error
+	// Explain returns what the error output says of why Spec.Memory was not restored; nil: nothing.
+	// It may be nil.
+	Explain func(stderr string) error
 }

@@ -39,6 +39,7 @@ const (
 	FDBarrier = 13 // a pipe that holds the backend's program until its control group exists, if Held
 	FDClient  = 14 // the caller's connection, on which it has asked for one to PID 1; not in a pooled sandbox
 	FDSystem  = 15 // a socket pair with the server of /usr, if Config.OverHost
+	FDMemory  = 16 // the first of launch.MemoryFiles, which have numbers in that order, if HasMemory
 )
 
 // FDKeeper is the keeper's socket pair with the shim.
@@ -71,6 +72,8 @@ type Params struct {
 	Can launch.Capabilities `json:"can,omitempty"`
 	// Lifetime is what the shim enforces; nil: no limit, until it is renewed.
 	Lifetime *statedir.Lifetime `json:"lifetime,omitempty"`
+	// HasMemory says that the sandbox is restored, from what is open from FDMemory on.
+	HasMemory bool `json:"hasMemory,omitempty"`
 	// Held says that the backend's program waits at FDBarrier until it has its limits.
 	Held bool `json:"held,omitempty"`
 	// Rlimits are the limits that PID 1 sets.

@@ -38,11 +38,14 @@ const (
 	OpRelease = "release" // end that; nothing has run for Request.IdleMS
 	OpPause   = "pause"   // have all processes stand still; of a sandbox that is paused: nothing
 	OpResume  = "resume"  // have them run on; of one that runs: nothing
+	// keep the sandbox's memory in the empty directory whose descriptor comes with the request;
+	// with Review, the tree server does that first, while nothing runs
+	OpSave = "save"
 )
 
 // A Request is a request of a client to the shim itself. Those for rules and review come with a
 // descriptor (SCM_RIGHTS), which the shim passes on to the tree server: as of AskRules and
-// AskReview.
+// AskReview. That of save is the shim's own.
 type Request struct {
 	Op string `json:"op"`
 	// for stop: between SIGTERM and SIGKILL; nil is StopGrace
@@ -53,9 +56,11 @@ type Request struct {
 	// for denials and egress: how many are known already
 	Since  int64           `json:"since,omitempty"`
 	Egress *network.Policy `json:"egress,omitempty"` // for network
-	Review *Review         `json:"review,omitempty"` // for review
+	Review *Review         `json:"review,omitempty"` // for review and save
 	Port   int             `json:"port,omitempty"`   // for dial
 	IdleMS int64           `json:"idleMs,omitempty"` // for rest
+	End    bool            `json:"end,omitempty"`    // for save: end all processes once it is complete
+	Sync   bool            `json:"sync,omitempty"`   // for save: on the disk; else it counts until the machine restarts
 
 	Lifetime *statedir.Lifetime `json:"lifetime,omitempty"` // for renew; the idle timeout stays
 }

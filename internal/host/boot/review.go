@@ -26,7 +26,7 @@ const (
 	ReviewDiff     = "diff"     // answers with the text
 	ReviewApply    = "apply"    // answers with a JSON value of each Applied
 	ReviewDiscard  = "discard"  // answers with a number
-	ReviewSnapshot = "snapshot" // makes the snapshot Name
+	ReviewSnapshot = "snapshot" // makes the snapshot Name, as a copy of the snapshot From if that is set
 	// makes the changes those of the snapshot Name; not while the tree is served
 	ReviewRestore = "restore"
 	ReviewRecover = "recover" // puts right what an apply that was killed has left on the host
@@ -41,6 +41,7 @@ type Review struct {
 	DryRun bool     `json:"dryRun,omitempty"`
 	Force  bool     `json:"force,omitempty"`
 	Name   string   `json:"name,omitempty"`
+	From   string   `json:"from,omitempty"`
 	// At is the directory that the client finds at the codebase's path. What compares with it, or
 	// changes it, is refused if it is not the one that is served.
 	At Dir `json:"at,omitzero"`

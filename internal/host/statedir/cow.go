@@ -16,6 +16,9 @@ const (
 	CowLog   = "base.log"   // what the host had: a cow.Log
 	CowUndo  = "undo"       // what an apply that was killed has left
 	CowHosts = "hosts.json" // as GitHosts, of the .git in CowUpper
+	// the memory that the next start restores: launch.MemoryFiles. As CowSnapshots, a sandbox may
+	// have it without a copied codebase
+	CowMemory = "memory"
 
 	// CowSnapshots has a directory for each snapshot, with CowParts.
 	CowSnapshots = "snapshots"
@@ -24,8 +27,9 @@ const (
 	CowComing   = ".new" // begins the name of a snapshot, or of CowRestored, that is not complete
 )
 
-// CowParts are what a snapshot has. CowHosts may be missing.
-var CowParts = []string{CowUpper, CowLog, CowHosts}
+// CowParts are what a snapshot has. CowHosts and CowMemory may be missing. Without a copied
+// codebase it has CowMemory only.
+var CowParts = []string{CowUpper, CowLog, CowHosts, CowMemory}
 
 // Cow returns the directory of a copied codebase, for a program that knows only the run directory.
 // It belongs to the user that the tree server runs as, and survives Stop.

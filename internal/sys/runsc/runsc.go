@@ -51,7 +51,7 @@ func Find(ctx context.Context, beside string) (*Found, error) {
 		if err != nil || !st.Mode().IsRegular() || st.Mode()&0o111 == 0 {
 			continue
 		}
-		version, err := versionOf(ctx, path)
+		version, err := VersionOf(ctx, path)
 		if err == nil {
 			err = check(version)
 		}
@@ -92,9 +92,9 @@ func cached() string {
 	return filepath.Join(dir, "wolffia", "runsc-"+Version+"-"+Patches)
 }
 
-// versionOf returns the version of a runsc: from the build information in the file, or else
+// VersionOf returns the version of a runsc: from the build information in the file, or else
 // from running it, which takes ten times as long.
-func versionOf(ctx context.Context, path string) (string, error) {
+func VersionOf(ctx context.Context, path string) (string, error) {
 	info, err := buildinfo.ReadFile(path)
 	if errors.Is(err, fs.ErrPermission) {
 		return "", err

@@ -41,6 +41,7 @@ func documentOf(pkg string) string {
 	parts := []string{ // of a room
 		"fusefs/backing",
 		"local/conns",
+		"local/kept",
 		"local/defaults",
 		"perm/plainyaml",
 		"service/container",

@@ -172,7 +172,7 @@ func (c *copies) snapshotted(w *world) subject {
 	s := c.changed(w)
 	rt := w.open()
 	defer rt.Close()
-	_, err := rt.Snapshot(w.Ctx, s.id, "one")
+	_, err := rt.Snapshot(w.Ctx, s.id, "one", runtime.SnapshotOptions{})
 	w.OK(err)
 	c.sh(w, rt, s.id, copiedLater)
 	c.later = c.sees(w, rt, s.id)

@@ -62,11 +62,11 @@ func Review(t *testing.T, rt *Runtime) {
 	if Content(t, codebase, "a") != "a\n" || Content(t, codebase, "b") != "b\n" || Content(t, codebase, "new/n") != "nothing" {
 		t.Error("the host has changed before apply")
 	}
-	snapshot, err := rt.Snapshot(t.Context(), id, "one")
+	snapshot, err := rt.Snapshot(t.Context(), id, "one", runtime.SnapshotOptions{})
 	if err != nil || snapshot.Name != "one" {
 		t.Fatalf("snapshot: %+v %v", snapshot, err)
 	}
-	if _, err := rt.Snapshot(t.Context(), id, "one"); !errors.Is(err, runtime.ErrExists) {
+	if _, err := rt.Snapshot(t.Context(), id, "one", runtime.SnapshotOptions{}); !errors.Is(err, runtime.ErrExists) {
 		t.Errorf("a second one of its name: %v", err)
 	}
 

@@ -134,7 +134,7 @@ func (rv *Reviewer) applyJSON(res *runtime.ApplyResult, dry bool, err error) err
 
 // ForkCommand returns the command fork.
 func ForkCommand(h *host.Host) *cobra.Command {
-	var name string
+	var o runtime.ForkOptions
 	var start bool
 	cmd := &cobra.Command{
 		Use:   "fork [--name NAME] SANDBOX",
@@ -146,22 +146,46 @@ Processes and sessions are not copied.`,
 		Args:    cobra.ExactArgs(1),
 		RunE: h.Over(func(ctx context.Context, rt *local.Runtime, args []string) error {
 			end := h.During("copy the sandbox")
-			s, err := rt.Fork(ctx, args[0], name)
+			all, err := rt.Fork(ctx, args[0], o)
 			if err == nil && start {
-				if err = rt.Start(ctx, s.ID); err != nil {
-					err = errors.Join(err, rt.Destroy(context.WithoutCancel(ctx), s.ID))
-				}
+				err = startForks(ctx, rt, all)
 			}
 			if end(); err != nil {
 				return err
 			}
-			_, err = h.Out.WriteString(s.ID + "\n")
+			for _, s := range all {
+				_, err = h.Out.WriteString(s.ID + "\n")
+			}
 			return err
 		}),
 	}
-	cmd.Flags().StringVar(&name, "name", "", "name the new sandbox")
-	cmd.Flags().BoolVar(&start, "start", true, "start it")
+	fl := cmd.Flags()
+	fl.StringVar(&o.Name, "name", "", "name the new sandbox; several are NAME-1, NAME-2")
+	fl.BoolVar(&start, "start", true, "start it")
+	fl.BoolVar(&o.Memory, "memory", false, "fork the processes too, with their memory (--runtime gvisor)")
+	fl.IntVarP(&o.Count, "count", "n", 1, "make this many")
 	return cmd
+}
+
+func snapshotRow(s runtime.Snapshot) []any {
+	memory := "-"
+	if s.Memory {
+		memory = "yes"
+	}
+	return []any{console.Printable(s.Name), console.Age(s.CreatedAt), memory}
+}
+
+// startForks starts all of some sandboxes, or leaves none.
+func startForks(ctx context.Context, rt *local.Runtime, all []*runtime.Sandbox) error {
+	for _, s := range all {
+		if err := rt.Start(ctx, s.ID); err != nil {
+			for _, s := range all {
+				err = errors.Join(err, rt.Destroy(context.WithoutCancel(ctx), s.ID))
+			}
+			return err
+		}
+	}
+	return nil
 }
 
 // SnapshotCommand returns the command snapshot.
@@ -170,21 +194,26 @@ func SnapshotCommand(h *host.Host) *cobra.Command {
 		Use:   "snapshot create|ls|restore|rm SANDBOX [NAME]",
 		Short: "Keep, and restore, the changes of a sandbox with --cow",
 	}
+	var o runtime.SnapshotOptions
+	create := &cobra.Command{
+		Use: "create [--memory] SANDBOX NAME", Args: cobra.ExactArgs(2),
+		Short: "Keep a copy of the changes as they are at one moment",
+		Long: `Keep a copy of the changes as they are at one moment. The sandbox may run. The copy takes
+the room of the changed files, or none on file systems that share blocks (btrfs, XFS).
+
+With --memory also the memory of all processes: start after restore goes on where they stood. It
+needs --runtime gvisor, not --cow. The copy holds each secret that the sandbox's memory does.`,
+		RunE: h.Over(func(ctx context.Context, rt *local.Runtime, args []string) error {
+			defer h.During("copy the changes")()
+			_, err := rt.Snapshot(ctx, args[0], args[1], o)
+			return err
+		}),
+	}
+	create.Flags().BoolVar(&o.Memory, "memory", false, "keep the memory of all processes too (--runtime gvisor)")
 	ls := &cobra.Command{Use: "ls SANDBOX", Short: "List the snapshots of a sandbox, oldest first", Args: cobra.ExactArgs(1)}
 	cmd.AddCommand(
-		&cobra.Command{
-			Use: "create SANDBOX NAME", Short: "Keep a copy of the changes as they are at one moment", Args: cobra.ExactArgs(2),
-			Long: `Keep a copy of the changes as they are at one moment. The sandbox may run. The copy takes
-the room of the changed files, or none on file systems that share blocks (btrfs, XFS).`,
-			RunE: h.Over(func(ctx context.Context, rt *local.Runtime, args []string) error {
-				defer h.During("copy the changes")()
-				_, err := rt.Snapshot(ctx, args[0], args[1])
-				return err
-			}),
-		},
-		host.List(h, ls, &console.Table[runtime.Snapshot]{Head: "NAME\tAGE", Row: func(s runtime.Snapshot) []any {
-			return []any{console.Printable(s.Name), console.Age(s.CreatedAt)}
-		}}, func(ctx context.Context, rt *local.Runtime, args []string) ([]runtime.Snapshot, error) {
+		create,
+		host.List(h, ls, &console.Table[runtime.Snapshot]{Head: "NAME\tAGE\tMEMORY", Row: snapshotRow}, func(ctx context.Context, rt *local.Runtime, args []string) ([]runtime.Snapshot, error) {
 			return rt.Snapshots(ctx, args[0])
 		}),
 		&cobra.Command{

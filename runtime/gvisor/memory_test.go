@@ -1,0 +1,157 @@
+package gvisor_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"wolffia/internal/test/shimtest"
+	"wolffia/internal/test/testbin"
+	"wolffia/internal/test/testenv"
+)
+
+// A cli runs commands of wolffia on a state directory of its own.
+type cli struct {
+	testing.TB
+	dir, codebase string
+}
+
+func newCLI(t testing.TB) *cli {
+	t.Helper()
+	dir := shimtest.PublicDir(t)
+	c := &cli{t, dir, filepath.Join(dir, "codebase")}
+	if err := os.Mkdir(c.codebase, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, id := range strings.Fields(c.run("ls", "-q")) {
+			c.run("rm", "-f", id)
+		}
+	})
+	return c
+}
+
+// try runs a command, and returns what it prints.
+func (c *cli) try(args ...string) (string, error) {
+	c.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(testbin.Dir(c), "wolffia"), args...)
+	cmd.Dir, cmd.Env = c.codebase, append(os.Environ(), "WOLFFIA_STATE_DIR="+filepath.Join(c.dir, "state"))
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		return out.String(), fmt.Errorf("wolffia %q: %w: %s", args, err, errs.String())
+	}
+	return out.String(), nil
+}
+
+func (c *cli) run(args ...string) string {
+	c.Helper()
+	out, err := c.try(args...)
+	if err != nil {
+		c.Fatal(err)
+	}
+	return strings.TrimSpace(out)
+}
+
+// in runs a script in the session s of a sandbox.
+func (c *cli) in(box, script string) string {
+	c.Helper()
+	return c.run("exec", "--session", "s", "--timeout", "40s", box, "--", script)
+}
+
+func (c *cli) is(box, script, want string) {
+	c.Helper()
+	if got := c.in(box, script); got != want {
+		c.Errorf("%s: %s: got %q; want %q", box, script, got, want)
+	}
+}
+
+// fails runs a command that has to fail with a text.
+func (c *cli) fails(want string, args ...string) {
+	c.Helper()
+	if out, err := c.try(args...); err == nil || !strings.Contains(err.Error(), want) {
+		c.Errorf("wolffia %q: got %q, %v; want an error with %q", args, out, err, want)
+	}
+}
+
+// server counts how often it was asked, and serves until its sandbox ends.
+const server = `
+import http.server, os
+class H(http.server.BaseHTTPRequestHandler):
+    hits = 0
+    def do_GET(self):
+        H.hits += 1
+        self.send_response(200); self.end_headers(); self.wfile.write(b"hit %d" % H.hits)
+    def log_message(self, *a): pass
+s = http.server.HTTPServer(("127.0.0.1", 3000), H)
+open("/tmp/up", "w").close()
+s.serve_forever()
+`
+
+const ask = `python3 -ISc 'import urllib.request as u; print(u.urlopen("http://127.0.0.1:3000").read().decode())'`
+
+// startServer starts server in a session, and returns when it listens.
+func (c *cli) startServer(box string) {
+	c.Helper()
+	c.in(box, "cat >/tmp/server.py <<'END'"+server+"END\npython3 -IS /tmp/server.py & until [ -e /tmp/up ]; do sleep 0.05; done")
+}
+
+// Five forks of a live sandbox have its shell with its variables, its program with its data, and its server; none of the
+// six sees what another does, and the parent does not notice.
+func TestForksWithMemory(t *testing.T) {
+	testenv.Both(t)
+	need(t)
+	for _, cow := range []bool{true, false} {
+		t.Run(fmt.Sprintf("cow=%t", cow), func(t *testing.T) {
+			c := newCLI(t)
+			args := []string{"create", "--runtime", "gvisor", "--name", "box"}
+			if cow {
+				args = append(args, "--cow")
+			}
+			id := c.run(args...)
+			c.startServer("box")
+			c.is("box", ask, "hit 1")
+			c.in("box", `X=5; cd /tmp; echo mine >/tmp/own; [ -w "$OLDPWD" ] && echo parent >"$OLDPWD/shared"`)
+			c.is("box", ask, "hit 2")
+			shell := c.in("box", "echo $$")
+			forks := strings.Fields(c.run("fork", "--memory", "-n", "5", "--name", "try", "box"))
+			if len(forks) != 5 {
+				t.Fatalf("fork: got %q; want 5 ids", forks)
+			}
+			for i, id := range forks {
+				c.is(id, `echo "$X $PWD $(cat own) $$ $(hostname)"`, fmt.Sprintf("5 /tmp mine %s try-%d", shell, i+1))
+				c.is(id, ask, "hit 3")
+				c.in(id, fmt.Sprintf("X=%d; echo %d >own; cd - >/dev/null; echo %d >shared; cd - >/dev/null", 100+i, i, i))
+			}
+			for i, id := range forks {
+				c.is(id, "echo $X $(cat own)", fmt.Sprintf("%d %d", 100+i, i))
+				want := fmt.Sprint(i)
+				if !cow {
+					want = "4" // it is the host's
+				}
+				c.is(id, "cat $OLDPWD/shared", want)
+			}
+			c.is("box", ask, "hit 3")
+			want := "5 parent mine"
+			if !cow {
+				want = "5 4 mine"
+			}
+			c.is("box", "echo $X $(cat $OLDPWD/shared) $(cat own)", want)
+			if n := c.run("snapshot", "ls", "box"); strings.Contains(n, "fork-") {
+				t.Errorf("forks leave %s", n)
+			}
+			list, err := os.ReadDir(filepath.Join(c.dir, "state/sandboxes", id, "cow/snapshots"))
+			if err != nil || len(list) != 0 {
+				t.Errorf("forks leave %v, %v", list, err)
+			}
+		})
+	}
+}
