@@ -33,11 +33,16 @@ type section struct {
 }
 
 // answerHelp prints what the words after help mean: the help of a command, else a page, else the
-// sections that have the words. It returns an error if nothing has them. It prints a command's help
+// sections that have the words. Words behind a command that takes no other are a question, too. It returns an error if nothing has them. It prints a command's help
 // by calling ofCommand.
 func answerHelp(help *cobra.Command, words []string, ofCommand func()) error {
 	if cmd := wholeHelp(help.Root(), words); cmd != nil {
 		return errors.Join(cmd.ParseFlags([]string{"all"}), cmd.Help())
+	}
+	if cmd, rest, err := help.Root().Find(words); err == nil && cmd.HasParent() && !cmd.HasSubCommands() && len(rest) > 0 {
+		if found, err := printFound(help, words); found { // a question, such as "why is my file hidden"
+			return err
+		}
 	}
 	err := helpTopic(help, words)
 	if err == nil {
@@ -53,18 +58,26 @@ func answerHelp(help *cobra.Command, words []string, ofCommand func()) error {
 			return err
 		}
 	}
-	sections, rerr := sectionsOf(docs.Pages)
-	if rerr != nil {
-		return rerr
+	if found, ferr := printFound(help, words); found {
+		return ferr
+	}
+	return err
+}
+
+// printFound prints the sections of the pages that have the words, and reports whether there are any.
+func printFound(help *cobra.Command, words []string) (bool, error) {
+	sections, err := sectionsOf(docs.Pages)
+	if err != nil {
+		return true, err
 	}
 	found := search(sections, words)
 	if len(found) == 0 {
-		return err
+		return false, nil
 	}
 	if use := OtherWords[words[0]]; use != "" && len(words) == 1 {
 		fmt.Fprintf(help.OutOrStdout(), "The command for it: %s\n\n", use)
 	}
-	return printSections(help.OutOrStdout(), found, words)
+	return true, printSections(help.OutOrStdout(), found, words)
 }
 
 // wholeHelp returns the command of which "all" and other words, in any order, want all flags; nil if
