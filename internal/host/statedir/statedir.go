@@ -21,6 +21,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 	"unicode/utf8"
@@ -37,7 +38,8 @@ import (
 // processes.
 type Dir struct {
 	path string
-	mode fs.FileMode // of directories that dropped users pass
+	mode fs.FileMode   // of directories that dropped users pass
+	turn chan struct{} // has a value while a call of this process waits for the lock, or has it
 }
 
 // Default returns the state directory's path for the user: WOLFFIA_STATE_DIR,
@@ -64,7 +66,7 @@ func Default(getenv func(string) string, uid int) (string, error) {
 // directory if it does not exist, and resolves symbolic links: mounts and labels have one
 // path, whatever name it was opened by. ErrUnavailable: it cannot be used.
 func Open(path string) (*Dir, error) {
-	d := &Dir{mode: 0o700}
+	d := &Dir{mode: 0o700, turn: make(chan struct{}, 1)}
 	if os.Geteuid() == 0 {
 		d.mode = 0o711
 	}
@@ -391,8 +393,32 @@ func (d *Dir) openLock() (*os.File, error) {
 // directory meanwhile.
 const lockLimit = 10 * time.Second
 
+// turnLimit is how long a call waits for others of this process, each of which may wait for another
+// process. Of many calls one at a time is a thread that waits in the kernel.
+const turnLimit = 2 * time.Minute
+
 // lock takes the lock of the state directory, which serializes Create and RemoveIncomplete.
 func (d *Dir) lock() (unlock func(), err error) {
+	over := time.NewTimer(turnLimit)
+	defer over.Stop()
+	select {
+	case d.turn <- struct{}{}:
+	case <-over.C:
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "lock the state directory: too many calls wait for it: try again")
+	}
+	release, err := d.lockFile()
+	if err != nil {
+		<-d.turn
+		return nil, err
+	}
+	return sync.OnceFunc(func() {
+		release()
+		<-d.turn
+	}), nil
+}
+
+// lockFile takes the lock, which this process does not have.
+func (d *Dir) lockFile() (unlock func(), err error) {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), lockLimit, errors.New("another process of wolffia has held it for too long: is one stopped?"))
 	defer cancel()
 	f, err := d.openLock()
