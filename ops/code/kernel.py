@@ -1,7 +1,7 @@
 # The Python kernel of package code: it reads a cell a line from standard input, and writes frames, a
 # line of JSON each, to what was its standard output. What cells write goes to pipes of its own.
-import ast, asyncio, base64, codecs, contextlib, importlib.machinery, inspect, io, json, linecache, os
-import re, select, signal, sys, textwrap, threading, time, traceback, types
+import ast, asyncio, base64, codecs, contextlib, importlib.machinery, inspect, io, json, linecache, numbers, os
+import re, select, signal, sys, textwrap, threading, time, traceback, types, warnings
 
 control, requests, last = os.dup(1), os.fdopen(os.dup(0), 'rb'), os.dup(2)
 os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -38,10 +38,18 @@ def on_interrupt(*_):
         raise KeyboardInterrupt
 
 
+def number(value):
+    """The JSON of what is a number, such as numpy's, but no int or float."""
+    for kind, plain in (numbers.Integral, int), (numbers.Real, float):
+        if isinstance(value, kind):
+            return plain(value)
+    raise TypeError(f'{type(value)} has no JSON')
+
+
 def send(kind, **more):
     if os.getpid() != pid:
         return
-    text = json.dumps({'cell': cell, 'type': kind, **more}).encode() + b'\n'
+    text = json.dumps({'cell': cell, 'type': kind, **more}, default=number).encode() + b'\n'
     with hold():
         while text:
             text = text[os.write(control, text):]
@@ -106,7 +114,7 @@ def encoded(data):
         if isinstance(value, bytes):
             value = base64.b64encode(value).decode()
         with contextlib.suppress(Exception):
-            if len(json.dumps(value, allow_nan=False)) <= MOST:
+            if len(json.dumps(value, allow_nan=False, default=number)) <= MOST:
                 whole[mime] = value
             elif mime == 'text/plain':
                 whole[mime] = value[:MOST // 8]
@@ -148,7 +156,9 @@ def extras(value, data):
             value.savefig(image, format='png', bbox_inches='tight')
             data['image/png'] = image.getvalue()
             from e2b_charts import chart_figure_to_dict
-            data['application/vnd.wolffia.chart+json'] = chart_figure_to_dict(value)
+            with warnings.catch_warnings():
+                warnings.simplefilter('ignore')  # of its own models
+                data['application/vnd.wolffia.chart+json'] = chart_figure_to_dict(value)
     with contextlib.suppress(Exception):
         if of('pandas', 'DataFrame'):
             data['application/vnd.wolffia.data+json'] = {

@@ -2,6 +2,7 @@ package interpreter_test
 
 import (
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -74,4 +75,19 @@ func TestTokens(t *testing.T) {
 	if status != http.StatusOK || body != `"OK"` {
 		t.Errorf("/health: %d %s", status, body)
 	}
+}
+
+// With IPython, matplotlib and pandas inside, cells have magics, tables and charts. The versions are in
+// testdata/charts.txt.
+func TestCharts(t *testing.T) {
+	testenv.Soak(t, "it installs IPython, matplotlib and pandas")
+	outside := packaged.Python(t, filepath.Join("testdata", "requirements.txt"))
+	w := &world{World: servetest.New(t, "0123456789abcdef-all\n")}
+	packages := filepath.Join(w.Codebase, "packages")
+	packaged.PIP(t, "python3", nil, packages, "--only-binary", ":all:", "-r", filepath.Join("testdata", "charts.txt"))
+	w.OK(os.Chmod(packages, 0o755))
+	s, _, err := w.Service.Create(w.Ctx, &service.Params{Env: map[string]string{"PYTHONPATH": "/workspace/packages", "MPLCONFIGDIR": "/tmp"}})
+	w.OK(err)
+	w.id, w.envd, w.traffic = s.ID, w.Service.Token("e2b envd", s.ID), w.Service.Token("e2b traffic", s.ID)
+	w.drive(t, "", outside, "python3", filepath.Join("testdata", "charts.py"))
 }
