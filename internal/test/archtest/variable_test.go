@@ -32,6 +32,7 @@ var variables = []struct{ names, effect string }{
 	{"WOLFFIA_ROUNDS WOLFFIA_SEED", "`TestTwins`, `TestModel`: how many rounds, or exactly one"},
 	{"WOLFFIA_RACE", "how long `TestSwapsNeverEscape` runs; default 1s"},
 	{"WOLFFIA_TEST_DOCKER", "the socket of the engine to use, instead of one that the tests start"},
+	{"WOLFFIA_LOAD_SECONDS", "how long `TestLoad` uses each interface; default 60"},
 	{"WOLFFIA_BENCH_FLUSH", "`make bench` prints each row at once"},
 	{"CI", "a missing feature fails. Up to eight failed tests run again: one that then passes is `UNSTABLE`, a defect"},
 }

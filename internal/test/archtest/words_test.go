@@ -16,7 +16,7 @@ const generated = -1
 // transcripts that are written by tests. A page without a row fails the test: lower the row when the page gets shorter.
 var maxWords = map[string]int{
 	"ARCHITECTURE.md":                      1478,
-	"CONTRIBUTING.md":                      1580,
+	"CONTRIBUTING.md":                      1590,
 	"README.md":                            1050,
 	"SCOPE.md":                             425,
 	"SECURITY.md":                          3783,

@@ -96,18 +96,24 @@ func (p *Process) Memory() int64 { return p.status("RssAnon") }
 // Peak returns the most memory that the service ever had, in bytes (VmHWM).
 func (p *Process) Peak() int64 { return p.status("VmHWM") }
 
+// Threads returns how many threads the service has.
+func (p *Process) Threads() int64 { return p.number("Threads: %d") }
+
 // status returns an amount of memory in the status of the service.
-func (p *Process) status(name string) int64 {
+func (p *Process) status(name string) int64 { return p.number(name+": %d kB") << 10 }
+
+// number returns a number of the status of the service.
+func (p *Process) number(format string) int64 {
 	p.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	p.OK(err)
 	for line := range strings.Lines(string(text)) {
-		var kb int64
-		if n, _ := fmt.Sscanf(line, name+": %d kB", &kb); n == 1 {
-			return kb << 10
+		var number int64
+		if n, _ := fmt.Sscanf(line, format, &number); n == 1 {
+			return number
 		}
 	}
-	p.Fatal("the status has no " + name)
+	p.Fatalf("the status has no %q", format)
 	return 0
 }
 
