@@ -14,11 +14,12 @@ import (
 type door struct {
 	flags []string // of serve
 	image bool     // it needs an image
+	most  int      // clients that it serves at once; 0: any number
 	round func(c *client, word string) error
 }
 
 var doors = map[string]door{
-	"e2b": {round: e2b}, "opensandbox": {round: openSandbox}, "swerex": {round: sweReX}, "mcp": {round: agents},
+	"e2b": {round: e2b}, "opensandbox": {round: openSandbox}, "swerex": {round: sweReX}, "mcp": {most: 32, round: agents},
 	"docker": {flags: []string{"--docker-socket", "SOCKET"}, image: true, round: docker},
 }
 

@@ -74,6 +74,10 @@ func TestLoad(t *testing.T) {
 }
 
 func load(t *testing.T, d door) {
+	many := clients
+	if d.most != 0 {
+		many = d.most
+	}
 	flags, socket := slices.Clone(d.flags), ""
 	for n, flag := range flags {
 		if flag == "SOCKET" {
@@ -112,7 +116,7 @@ func load(t *testing.T, d door) {
 	stop := make(chan struct{})
 	ended := make(chan []error, 1)
 	go func() { // ends with stop
-		ended <- suite.AtOnce(clients, func(i int) error {
+		ended <- suite.AtOnce(many, func(i int) error {
 			for n := 0; ; n++ {
 				select {
 				case <-stop:
@@ -154,7 +158,7 @@ func load(t *testing.T, d door) {
 	transport.CloseIdleConnections()
 	t.Logf("%d rounds, %d lost in %d outages; memory %d MiB, then %d; threads %d, then %d", rounds.Load(), lost.Load(), kills,
 		memory>>20, p.Memory()>>20, threads, p.Threads())
-	if rounds.Load() < clients/2 {
+	if rounds.Load() < int64(many/2) {
 		t.Errorf("only %d rounds", rounds.Load())
 	}
 	if more := p.Memory() - memory; more > moreMemory {
