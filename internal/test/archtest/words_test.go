@@ -18,7 +18,7 @@ var maxWords = map[string]int{
 	"ARCHITECTURE.md":                      1478,
 	"CONTRIBUTING.md":                      1565,
 	"README.md":                            977,
-	"SCOPE.md":                             425,
+	"SCOPE.md":                             451,
 	"SECURITY.md":                          3694,
 	"integrations/deepagents/README.md":    169,
 	"integrations/deepagents-js/README.md": 149,
@@ -94,7 +94,7 @@ var maxWords = map[string]int{
 }
 
 // maxDocuments is how many words all pages may have together.
-const maxDocuments = 56000
+const maxDocuments = 46600
 
 // written are the parts of a page that tests write: see packages doctable and transcript.
 var written = regexp.MustCompile("(?ms)^<!-- \\w+: [^\n]* -->\n.*?^<!-- end of \\w+ -->$|^```console\n.*?^```$")
