@@ -68,7 +68,7 @@ func background(ctx context.Context, f func(context.Context)) (end func()) {
 // newID returns the id of a new sandbox: that of a pooled one, if one fits. p may be nil.
 func (p *warmPool) newID(r *service.Params) string {
 	switch {
-	case p == nil, r.UserName != "" && r.UserName != p.template.UserName, r.Network != "", r.Egress != nil, len(r.Volumes) > 0, r.Resources != runtime.Resources{},
+	case p == nil, r.UserName != "" && r.UserName != p.template.UserName, r.Network != "" && r.Network != p.template.Network, r.Egress != nil, len(r.Volumes) > 0, r.Resources != runtime.Resources{},
 		r.Image != "" && r.Image != p.image, r.Settings.Text("codebase") == "" && p.template.CodebasePath == "":
 		return runtime.NewID()
 	}
