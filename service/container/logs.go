@@ -33,7 +33,7 @@ func (e *Engine) Logs(ctx context.Context, caller service.Caller, c *Container, 
 	shown.Add(1)
 	e.mu.Unlock()
 	defer shown.Done()
-	v, err := e.view(ctx, caller, c, s.Past, s.Follow)
+	v, err := e.view(ctx, caller, c, look{past: s.Past, follow: s.Follow})
 	switch {
 	case gone(err): // it has ended with the sandbox
 		return nil
@@ -91,24 +91,16 @@ type Attachment struct {
 	engine    *Engine
 	caller    service.Caller
 	container *Container
-	main      *held // nil: neither held here nor awaited
-	waits     bool  // counted in main.waiting
+	main      *held // of the next start; nil: it runs
 	held      viewed
 }
 
 // Attach attaches a client to a container, which may not run yet. The caller calls Leave.
-func (e *Engine) Attach(caller service.Caller, c *Container, past bool) *Attachment {
-	a := &Attachment{engine: e, caller: caller, container: c, waits: c.State != Running}
-	if a.waits {
+func (e *Engine) Attach(caller service.Caller, c *Container) *Attachment {
+	a := &Attachment{engine: e, caller: caller, container: c}
+	if c.State != Running {
 		a.main = e.next(c.Sandbox.ID)
-		a.main.mu.Lock()
-		a.main.waiting++
-		a.main.mu.Unlock()
-	} else if c.Kind == byHolder {
-		a.main = e.main(c.Sandbox.ID)
-	}
-	if a.main != nil {
-		a.held.Process, a.held.past = a.main.view(past || a.waits, true, true)
+		a.held.Process, a.held.past = a.main.view(true, true, true)
 	}
 	return a
 }
@@ -123,15 +115,8 @@ func (a *Attachment) Started() <-chan struct{} {
 
 // Leave detaches the client.
 func (a *Attachment) Leave() {
-	if a.main == nil {
-		return
-	}
-	_ = a.held.Close()
-	a.main.mu.Lock()
-	defer a.main.mu.Unlock()
-	if a.waits {
-		a.main.waiting--
-		a.waits = false
+	if a.main != nil {
+		_ = a.held.Close()
 	}
 }
 
@@ -146,7 +131,7 @@ func (a *Attachment) Serve(ctx context.Context, stdin io.Reader, s *Sight) error
 				return err
 			}
 		}
-		if v, err = a.engine.view(ctx, a.caller, c, s.Past || a.main != nil, true); err != nil {
+		if v, err = a.engine.view(ctx, a.caller, c, look{s.Past || a.main != nil, true, true}); err != nil {
 			return err
 		}
 		a.container = c

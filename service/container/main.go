@@ -64,7 +64,7 @@ func (e *Engine) exitOf(ctx context.Context, caller service.Caller, c *Container
 
 // await waits for the end of a main process.
 func (e *Engine) await(ctx context.Context, caller service.Caller, c *Container) (runtime.Result, error) {
-	v, err := e.view(ctx, caller, c, false, false)
+	v, err := e.view(ctx, caller, c, look{})
 	if err != nil {
 		return runtime.Result{}, err
 	}
@@ -377,7 +377,7 @@ func (e *Engine) running(ctx context.Context, caller service.Caller, c *Containe
 	if _, err := e.Running(ctx, caller, c); err != nil {
 		return err
 	}
-	v, err := e.view(ctx, caller, c, false, false)
+	v, err := e.view(ctx, caller, c, look{})
 	if err == nil {
 		defer v.Close()
 	}

@@ -33,10 +33,15 @@ type viewed struct {
 var errElsewhere = runtime.Errorf(runtime.ErrUnsupported,
 	"the container is attached to another client, which has its output and its exit code")
 
-// view returns a view of a container's main process: of its output from the beginning on, as far
-// as that is kept, or of what comes from now on. Without follow the output ends where it is now,
-// if the main process has no terminal. The caller closes the view.
-func (e *Engine) view(ctx context.Context, caller service.Caller, c *Container, past, follow bool) (v viewed, err error) {
+// A look says what a view of a main process shows.
+type look struct {
+	past     bool // from the beginning on, as far as it is kept; otherwise what comes from now on
+	follow   bool // to its end; otherwise as far as it is now, unless it has a terminal
+	attached bool // the process waits for this view, if its streams are here
+}
+
+// view returns a view of a container's main process. The caller closes the view.
+func (e *Engine) view(ctx context.Context, caller service.Caller, c *Container, l look) (v viewed, err error) {
 	in, err := e.service.Inside(ctx, caller, c.Sandbox.ID)
 	if err != nil {
 		return v, err
@@ -50,10 +55,10 @@ func (e *Engine) view(ctx context.Context, caller service.Caller, c *Container, 
 		if !isClosed(m.started) {
 			return v, runtime.Errorf(runtime.ErrUnavailable, "container %s is being started: try again", c.ID())
 		}
-		v.Process, v.past = m.view(past, follow, false)
+		v.Process, v.past = m.view(l.past, l.follow, l.attached)
 	case byTerminal:
 		q := &runtime.AttachRequest{Offset: runtime.FromEnd}
-		if past {
+		if l.past {
 			q.Offset = 0
 		}
 		t, err := in.View(ctx, c.Session, q)
@@ -68,11 +73,11 @@ func (e *Engine) view(ctx context.Context, caller service.Caller, c *Container, 
 			return v, err
 		}
 		from := [2]uint64{j.Stdout.End, j.Stderr.End}
-		if past {
+		if l.past {
 			from = [2]uint64{min(j.Stdout.Start, from[0]), min(j.Stderr.Start, from[1])}
 			v.past = [2]uint64{min(j.Stdout.End-from[0], kept), min(j.Stderr.End-from[1], kept)}
 		}
-		p, err := all.Runtime.JobOutput(ctx, all.Session, j.ID, from[0], from[1], follow)
+		p, err := all.Runtime.JobOutput(ctx, all.Session, j.ID, from[0], from[1], l.follow)
 		if err != nil {
 			return v, err
 		}
@@ -108,7 +113,6 @@ type held struct {
 	mu      sync.Mutex
 	changed sync.Cond          // on what is below; uses mu
 	process runtime.Process    // set before started is closed; nil: its streams are not here
-	waiting int                // clients that have attached and wait for the start
 	rings   [2]*excerpt.Ring   // stdout, stderr
 	closed  [2]bool            // the stream has ended
 	readers map[*heldView]bool // attached clients: the process waits for them
@@ -168,7 +172,7 @@ func (m *held) awaited() bool {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.waiting > 0
+	return len(m.readers) > 0
 }
 
 // begin says that the main process runs.

@@ -63,17 +63,6 @@ func (r *request) sight(w io.Writer, tty bool) *container.Sight {
 	return s
 }
 
-// A flushing sends what is written at once.
-type flushing struct{ http.ResponseWriter }
-
-func (f flushing) Write(b []byte) (int, error) {
-	n, err := f.ResponseWriter.Write(b)
-	if err == nil {
-		err = http.NewResponseController(f.ResponseWriter).Flush()
-	}
-	return n, err
-}
-
 func containerLogs(h *Handler, ctx context.Context, r *request, c *container.Container) (any, error) {
 	for _, name := range []string{"timestamps", "since", "until"} {
 		if r.truth(name) {
@@ -105,7 +94,8 @@ func containerLogs(h *Handler, ctx context.Context, r *request, c *container.Con
 	return done{}, nil
 }
 
-// A lateHeader begins the reply with the first output, so that an error before can be told.
+// A lateHeader begins the reply with the first output, so that an error before that has a status.
+// It sends what is written at once.
 type lateHeader struct {
 	w     http.ResponseWriter
 	begun bool
@@ -122,7 +112,11 @@ func (l *lateHeader) begin() {
 
 func (l *lateHeader) Write(b []byte) (int, error) {
 	l.begin()
-	return flushing{l.w}.Write(b)
+	n, err := l.w.Write(b)
+	if err == nil {
+		err = http.NewResponseController(l.w).Flush()
+	}
+	return n, err
 }
 
 // A hijacked connection is the client's two streams.
@@ -210,7 +204,7 @@ func attachContainer(h *Handler, _ context.Context, r *request, c *container.Con
 	if !r.truth("stream") {
 		return nil, runtime.Errorf(runtime.ErrUnsupported, "attach without stream: ask for the logs")
 	}
-	a := h.engine.Attach(caller, c, r.truth("logs"))
+	a := h.engine.Attach(caller, c)
 	defer a.Leave()
 	conn, end, err := r.hijack(ctx)
 	if err != nil {
