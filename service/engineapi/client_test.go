@@ -159,7 +159,7 @@ func TestCommandLine(t *testing.T) {
 		"docker": {
 			{"run --privileged busybox:1 true", 125, `(?s).*HostConfig\.Privileged: wolffia does not have this option.*`},
 			{"run -v /etc:/x busybox:1 true", 125, `(?s).*the service shows no directory there.*`},
-			{"network ls", 1, `(?s).*wolffia does not have this call.*`},
+			{"network create n", 1, `(?s).*wolffia does not have this call.*`},
 		},
 		"wolffia": {
 			{"run --privileged busybox:1 true", 125, `(?s).*unknown flag: --privileged.*`},

@@ -6,6 +6,7 @@
 package engineapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -135,7 +136,7 @@ type created struct{ any }
 // calls are the calls by method and path, in which * is a reference.
 var calls = map[string]call{
 	"GET _ping": ping, "HEAD _ping": ping, "GET version": version, "GET info": info, "GET events": events,
-	"POST auth":           auth,
+	"POST auth": auth, "GET networks": listNetworks, "GET networks/*": inspectNetwork,
 	"GET containers/json": listContainers, "POST containers/create": createContainer,
 	"GET containers/*/json":   of(inspectContainer),
 	"POST containers/*/start": of(startContainer), "POST containers/*/stop": of(stopContainer),
@@ -278,6 +279,36 @@ func version(h *Handler, _ context.Context, _ *request) (any, error) {
 
 func info(h *Handler, ctx context.Context, _ *request) (any, error) {
 	return view.Info(ctx, h.engine, caller, h.opts.Version)
+}
+
+// networks are docker's own, which clients look for. bridge is what a container has that asks for
+// none; what it publishes is at the host's loopback address, which clients take for the gateway.
+func networks() (all []view.Object) {
+	gateway := []view.Object{{"Gateway": "127.0.0.1"}}
+	for _, name := range []string{"bridge", "host", "none"} {
+		all = append(all, view.Object{
+			"Name": name, "Id": name, "Driver": "wolffia", "Scope": "local", "Internal": false, "Attachable": false,
+			"EnableIPv6": false, "IPAM": view.Object{"Driver": "default", "Config": gateway},
+			"Containers": view.Object{}, "Options": view.Object{}, "Labels": view.Object{},
+		})
+	}
+	return all
+}
+
+func listNetworks(_ *Handler, _ context.Context, r *request) (any, error) {
+	if by, err := r.filters(); err != nil || len(by) > 0 {
+		return nil, cmp.Or(err, runtime.Errorf(runtime.ErrUnsupported, "networks: filters of them do not exist here"))
+	}
+	return networks(), nil
+}
+
+func inspectNetwork(_ *Handler, _ context.Context, r *request) (any, error) {
+	for _, n := range networks() {
+		if n["Name"] == r.ref {
+			return n, nil
+		}
+	}
+	return nil, runtime.Errorf(runtime.ErrNotFound, "network %s not found", r.ref)
 }
 
 func auth(*Handler, context.Context, *request) (any, error) {

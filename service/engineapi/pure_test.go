@@ -50,7 +50,7 @@ func TestFind(t *testing.T) {
 		"/v1.41/containers/json":             {"GET containers/json", ""},
 		"/containers/abc/json":               {"GET containers/*/json", "abc"},
 		"/v1.24/images/host:5000/a/b:1/json": {"GET images/*/json", "host:5000/a/b:1"},
-		"/v1.41/networks":                    {"", ""},
+		"/v1.41/swarm":                       {"", ""},
 		"/v1.41/containers/abc/top":          {"", ""},
 		"/_ping":                             {"GET _ping", ""},
 	} {

@@ -120,12 +120,17 @@ func (p *Process) number(format string) int64 {
 // ImportBusybox gives the service's host the image name, of busybox alone.
 func (p *Process) ImportBusybox(name string) {
 	p.Helper()
-	layer := testimage.Layer(p.TB, testimage.Busybox(p.TB)...)
+	p.ImportLayer(name, store.Config{Env: []string{"PATH=/bin"}, Cmd: []string{"sh"}}, testimage.Layer(p.TB, testimage.Busybox(p.TB)...))
+}
+
+// ImportLayer gives the service's host the image name, of one layer, an archive of tar.
+func (p *Process) ImportLayer(name string, config store.Config, layer []byte) {
+	p.Helper()
 	manifest, err := json.Marshal([]any{map[string]any{"Config": "c.json", "RepoTags": []string{name}, "Layers": []string{"l.tar"}}})
 	p.OK(err)
 	file := filepath.Join(p.TempDir(), "image.tar")
 	p.OK(os.WriteFile(file, testimage.Layer(p.TB,
-		testimage.File{Name: "c.json", Body: string(testimage.Config(p.TB, store.Config{Env: []string{"PATH=/bin"}, Cmd: []string{"sh"}}, layer))},
+		testimage.File{Name: "c.json", Body: string(testimage.Config(p.TB, config, layer))},
 		testimage.File{Name: "l.tar", Body: string(layer)}, testimage.File{Name: "manifest.json", Body: string(manifest)},
 	), 0o600))
 	text, err := exec.CommandContext(p.Ctx, filepath.Join(testbin.Dir(p.TB), "wolffia"), "--state-dir", p.State, "image", "import", file).CombinedOutput()
