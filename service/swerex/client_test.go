@@ -24,7 +24,8 @@ const keyAll, keyZoe = "0123456789abcdef-all", "0123456789abcdef-zoe"
 func TestClient(t *testing.T) {
 	env := packaged.Python(t, filepath.Join("testdata", "requirements.txt"))
 	w := servetest.New(t, keyAll+"\n"+keyZoe+" acme/web/zoe\n")
-	if text, err := packaged.Run(t, "", env, "python3", filepath.Join("testdata", "drive.py"), w.Address, keyAll, keyZoe); err != nil {
+	drive := filepath.Join("testdata", "drive.py")
+	if text, err := packaged.Run(t, "", env, "python3", drive, w.Address, keyAll, keyZoe); err != nil {
 		t.Fatalf("drive.py: %v\n%s\n%s", err, text, w.Log.String())
 	}
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "swerex.md"))
