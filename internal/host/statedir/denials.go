@@ -4,7 +4,8 @@ import "golang.org/x/sys/unix"
 
 // denialsPart is the offset in the lock file from which on the tree server locks a byte for
 // each denial. So a process reads how many there were without asking another one, denials do
-// not wait for a disk, and the count ends with the tree server.
+// not wait for a disk, and the count ends with the tree server. The size of the log cannot stand
+// for it: the log is written later, leaves out what comes too fast, and begins anew when it is full.
 const denialsPart = 1 << 32
 
 // CountDenials shows that there were n denials, more than before, by the tree server's
