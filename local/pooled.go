@@ -22,34 +22,47 @@ import (
 	"wolffia/internal/sys/step"
 	"wolffia/local/conns"
 	"wolffia/local/defaults"
+	"wolffia/local/pool"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 )
 
-// A PooledSandbox is a sandbox that was started ahead, and that no Create has claimed.
-type PooledSandbox struct {
-	ID      string
-	Shape   string        // of the configurations that it serves
-	Runtime string        // name of its backend
-	Since   time.Time     // when it was started
-	Left    time.Duration // until its idle timeout ends it, unless it is claimed
-}
+// What is asked of pools, and what is known of them.
+type (
+	Pool          = pool.Pool
+	PoolOptions   = pool.Options
+	PooledSandbox = pool.Sandbox
+
+	pools = pool.Manager // the part of a Runtime
+)
+
+const (
+	DefaultPoolIdle = pool.DefaultIdle
+	MaxPoolSize     = pool.MaxSize
+)
 
 // pooledSandboxes claims sandboxes that were started ahead, and activates them.
 type pooledSandboxes struct {
 	*catalog
 	starter *starter
-	fillers *fillers
+	fillers *pool.Fillers
 }
 
 // anyCodebase is the codebase of a template, and of a pooled sandbox that gets its codebase when
 // it is claimed. It is never opened.
 const anyCodebase = "/"
 
-// template completes the configuration of a pool, and returns it with its shape. The configuration
+// A poolStarter starts the sandboxes of pools.
+type poolStarter struct {
+	*catalog
+	*pooledSandboxes
+	sandboxes *sandboxes
+}
+
+// Template completes the configuration of a pool, and returns it with its shape. The configuration
 // need not name a codebase, unless the pooled sandboxes have their tree. ErrUnsupported: no pooled
 // sandbox can serve such a configuration.
-func (s *pools) template(ctx context.Context, config *runtime.SandboxConfig, tree bool) (template *statedir.Config, shape string, err error) {
+func (s poolStarter) Template(ctx context.Context, config *runtime.SandboxConfig, tree bool) (template *statedir.Config, shape string, err error) {
 	if tree && config.CodebasePath == "" {
 		return nil, "", runtime.Errorf(runtime.ErrInvalid, "pooled sandboxes with their tree need a codebase, and the configuration has none")
 	}
@@ -150,21 +163,9 @@ func (s *pooledSandboxes) shapesOf(c statedir.Draft) []string {
 	return []string{treeShape(shape, c.CodebasePath, c.Rules), shape}
 }
 
-// StartPooled starts a pooled sandbox for configurations like config, which need not name a
-// codebase, and returns its ID. The first [Runtime.Create] with such a configuration claims it;
-// until then it is not a sandbox. Unclaimed, it ends after the time idle. ErrUnsupported: such a
-// sandbox cannot be started ahead.
-func (s *pools) StartPooled(ctx context.Context, config *runtime.SandboxConfig, idle time.Duration) (id string, err error) {
-	template, shape, err := s.template(ctx, config, false)
-	if err != nil {
-		return "", err
-	}
-	return s.startPooled(ctx, template, shape, &PoolOptions{IdleTimeout: idle})
-}
-
-// startPooled starts a pooled sandbox for configurations of the shape of template. Both come from
-// [pools.template].
-func (s *pools) startPooled(ctx context.Context, template *statedir.Config, shape string, opts *PoolOptions) (id string, err error) {
+// Start starts a pooled sandbox for configurations of the shape of template. Both come from
+// [poolStarter.Template].
+func (s poolStarter) Start(ctx context.Context, template *statedir.Config, shape string, opts *pool.Options) (id string, err error) {
 	c := *template
 	c.ID, c.CreatedAt = runtime.NewID(), time.Now().UnixMilli()
 	backend := s.backend(c.Runtime)
@@ -209,8 +210,8 @@ func (s *pools) startPooled(ctx context.Context, template *statedir.Config, shap
 }
 
 // PooledSandboxes returns the pooled sandboxes that no Create has claimed, in no particular order.
-func (s *pooledSandboxes) PooledSandboxes() ([]PooledSandbox, error) {
-	var all []PooledSandbox
+func (s *pooledSandboxes) PooledSandboxes() ([]pool.Sandbox, error) {
+	var all []pool.Sandbox
 	published, err := s.dir.Published()
 	if err != nil {
 		return nil, err
@@ -223,7 +224,7 @@ func (s *pooledSandboxes) PooledSandboxes() ([]PooledSandbox, error) {
 			}
 			since := time.UnixMilli(r.Since)
 			left := time.Until(since.Add(time.Duration(r.Idle) * time.Millisecond))
-			all = append(all, PooledSandbox{ID: id, Shape: shape, Runtime: r.Config.Runtime, Since: since, Left: max(0, left)})
+			all = append(all, pool.Sandbox{ID: id, Shape: shape, Runtime: r.Config.Runtime, Since: since, Left: max(0, left)})
 		}
 	}
 	return all, nil
@@ -287,11 +288,11 @@ func (s *pooledSandboxes) claim(ctx context.Context, c statedir.Draft, limits *l
 		if rec == nil {
 			continue
 		}
-		s.fillers.claimed(shape)
+		s.fillers.Claimed(shape)
 		return s.created(rec, c.Config, caller, limits)
 	}
 	for _, shape := range shapes {
-		s.fillers.missed(shape)
+		s.fillers.Missed(shape)
 	}
 	return nil, nil
 }

@@ -9,6 +9,7 @@ import (
 	"wolffia/internal/host/boot"
 	"wolffia/internal/host/rootfs"
 	"wolffia/internal/host/statedir"
+	"wolffia/local/pool"
 	"wolffia/local/reposync"
 	"wolffia/runtime"
 )
@@ -146,7 +147,7 @@ func (s *sandboxes) Prune(ctx context.Context, stopped bool) ([]runtime.Pruned, 
 			all = append(all, *p)
 		}
 	}
-	_, err = s.pools.Pools() // removes those that are over
+	_, err = pool.List(s.dir) // removes those that are over
 	errs = append(errs, err, s.starter.prunePrograms())
 	_ = s.starter.images.PruneSystems(ctx, rootfs.SystemKey()) // what stays goes with image prune
 	return all, errors.Join(errs...)

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"wolffia/internal/host/statedir"
+	"wolffia/local/pool"
 	"wolffia/runtime"
 )
 
@@ -13,14 +14,14 @@ import (
 // Unused, it ends by its idle timeout. ReservePooled is for a caller that has to know the ID
 // before Create.
 func (s *pooledSandboxes) ReservePooled(shape string) (id string) {
-	if !isShape(shape) {
+	if !pool.IsShape(shape) {
 		return ""
 	}
 	id = s.dir.Reserve(shape)
 	if id != "" {
-		s.fillers.claimed(shape)
+		s.fillers.Claimed(shape)
 	} else {
-		s.fillers.missed(shape)
+		s.fillers.Missed(shape)
 	}
 	return id
 }

@@ -4,13 +4,13 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"time"
 
 	"wolffia/image/store"
 	"wolffia/internal/host/cause"
 	"wolffia/internal/host/statedir"
 	"wolffia/internal/sys/hostpath"
 	"wolffia/local/conns"
+	"wolffia/local/pool"
 	"wolffia/local/reposync"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
@@ -102,7 +102,7 @@ func New(opts *Options, first launch.Backend, more ...launch.Backend) (*Runtime,
 		_, c, err := all.find(id)
 		return c, err
 	})
-	images, records := store.Open(dir.Path()), poolsOf(dir)
+	images := store.Open(dir.Path())
 	start := &starter{
 		catalog: all, conns: shared, images: images, volumes: volume.Open(dir.Path()), gits: exec.gits,
 		bound: conns.NewTable[*os.File](), alive: conns.NewTable[*os.File](),
@@ -110,11 +110,11 @@ func New(opts *Options, first launch.Backend, more ...launch.Backend) (*Runtime,
 	engines := &engines{all, opts.Progress}
 	s := &sandboxes{
 		catalog: all, engines: engines, completer: &completer{all, engines, images}, starter: start, reviews: &reviews{all, start},
-		pooled: &pooledSandboxes{all, start, &fillers{catalog: all, poolDir: records, log: opts.Log, due: map[string]*time.Timer{}}},
-		pools:  records, gits: exec.gits, log: opts.Log,
+		pooled: &pooledSandboxes{all, start, pool.NewFillers(dir, wolffia, opts.Log)},
+		gits:   exec.gits, log: opts.Log,
 	}
 	return &Runtime{
-		sandboxes: s, settings: &settings{all}, reviews: s.reviews, pooledSandboxes: s.pooled, pools: &pools{all, records, s},
+		sandboxes: s, settings: &settings{all}, reviews: s.reviews, pooledSandboxes: s.pooled, pools: pool.New(dir, poolStarter{all, s.pooled, s}),
 		completer: s.completer, engines: engines, executor: exec, sessions: &sessions{exec},
 	}, nil
 }
@@ -139,7 +139,7 @@ func findWolffia(path string) (string, error) {
 // Close ends the connections of this Runtime, and with them the commands that it runs.
 // Sandboxes that are bound to the caller end too; the others keep running.
 func (r *Runtime) Close() error {
-	r.pooledSandboxes.fillers.close()
+	r.pooledSandboxes.fillers.Close()
 	r.executor.gits.Close()
 	r.executor.conns.CloseAll()
 	r.sandboxes.starter.alive.CloseAll()

@@ -22,6 +22,7 @@ import (
 	"wolffia/local/conns"
 	"wolffia/local/defaults"
 	"wolffia/local/kept"
+	"wolffia/local/pool"
 	"wolffia/local/reposync"
 	"wolffia/runtime"
 )
@@ -34,7 +35,6 @@ type sandboxes struct {
 	starter   *starter
 	reviews   *reviews
 	pooled    *pooledSandboxes
-	pools     poolDir
 	gits      *reposync.Syncer
 	log       *slog.Logger // may be nil
 }
@@ -230,7 +230,7 @@ func (s *sandboxes) List(ctx context.Context) ([]*runtime.Sandbox, error) {
 	}
 	looked := make([]*found, len(ids))
 	// a configuration has tens of kB of rules
-	if err := sideBySide(len(ids), goruntime.GOMAXPROCS(0), func(i int) (err error) {
+	if err := pool.SideBySide(len(ids), goruntime.GOMAXPROCS(0), func(i int) (err error) {
 		rec := s.dir.Record(ids[i])
 		looked[i], err = s.look(rec, rec.State)
 		return err

@@ -171,7 +171,7 @@ func TestStateIsSpecified(t *testing.T) {
 		fieldRows(t, "runtime", "LimitsState:limits.json")+
 		fieldRows(t, "image/store", "Name:images/names.json", "Image:images/HEX/image.json", "IDs:its ids", "Owned:images/HEX/owners")+
 		fieldRows(t, "volume", "Volume:volumes/NAME/volume.json")+
-		fieldRows(t, "local", "poolRecord:pools/SHAPE.json")+
+		fieldRows(t, "local/pool", "record:pools/SHAPE.json")+
 		fieldRows(t, "service/registry", "Owner:registry.db", "Metadata:registry.db"))
 	document := read(t, "docs/state.md")
 	for _, pkg := range []string{"internal/host/statedir", "image/store", "service/registry", "volume"} {

@@ -39,6 +39,7 @@ func TestTablesOfPackages(t *testing.T) {
 func documentOf(pkg string) string {
 	shared := []string{"internal/host/boot", "internal/host/rootfs", "internal/host/statedir"}
 	parts := []string{ // of a room
+		"local/pool",
 		"fusefs/backing",
 		"local/conns",
 		"local/kept",

@@ -1,4 +1,5 @@
-package local
+// Package pool keeps pools of sandboxes that were started ahead, which other packages start or claim.
+package pool
 
 import (
 	"context"
@@ -11,23 +12,24 @@ import (
 	"sync/atomic"
 	"time"
 
+	"wolffia/internal/host/statedir"
 	"wolffia/internal/sys/filelock"
 	"wolffia/runtime"
 )
 
 const (
-	// DefaultPoolIdle is how long a pool lives without use if PoolOptions do not say.
-	DefaultPoolIdle = 30 * time.Minute
-	// MaxPoolSize is the largest size of a pool.
-	MaxPoolSize = 1000
+	// DefaultIdle is how long a pool lives without use if Options do not say.
+	DefaultIdle = 30 * time.Minute
+	// MaxSize is the largest size of a pool.
+	MaxSize = 1000
 )
 
-// PoolOptions are the options of a pool.
-type PoolOptions struct {
-	// Size is how many pooled sandboxes the pool keeps ready: 1 to MaxPoolSize.
+// Options are the options of a pool.
+type Options struct {
+	// Size is how many pooled sandboxes the pool keeps ready: 1 to MaxSize.
 	Size int
 	// IdleTimeout is how long a pooled sandbox waits for its user, and how long the pool lives
-	// after its last use. 0 means DefaultPoolIdle. It is at least a second.
+	// after its last use. 0 means DefaultIdle. It is at least a second.
 	IdleTimeout time.Duration
 	// Shell has each pooled sandbox start the shell of its first session ahead: bash, if the
 	// sandbox has it. A session with the pool's environment and working directory gets it. A
@@ -49,7 +51,7 @@ type Pool struct {
 	Size    int                   // how many it keeps ready
 	Ready   int                   // how many are ready now
 	Claimed int64                 // how many were claimed since the pool was started
-	// IdleTimeout, which is never 0, Shell and Tree are as in PoolOptions.
+	// IdleTimeout, which is never 0, Shell and Tree are as in Options.
 	IdleTimeout time.Duration
 	Shell, Tree bool
 	StartedAt   time.Time
@@ -60,12 +62,39 @@ type Pool struct {
 // EndsAt returns when the pool ends if no sandbox is claimed before.
 func (p *Pool) EndsAt() time.Time { return p.UsedAt.Add(p.IdleTimeout) }
 
-// pools starts, fills and stops pools.
-type pools struct {
-	*catalog
-	poolDir
-	sandboxes *sandboxes
+// A Sandbox is a sandbox that was started ahead, and that no Create has claimed.
+type Sandbox struct {
+	ID      string
+	Shape   string        // of the configurations that it serves
+	Runtime string        // name of its backend
+	Since   time.Time     // when it was started
+	Left    time.Duration // until its idle timeout ends it, unless it is claimed
 }
+
+// A Starter starts pooled sandboxes.
+type Starter interface {
+	// Template completes the configuration of a pool, and returns it with its shape.
+	Template(ctx context.Context, config *runtime.SandboxConfig, tree bool) (template *statedir.Config, shape string, err error)
+	// Start starts a pooled sandbox for configurations of the shape of template.
+	Start(ctx context.Context, template *statedir.Config, shape string, opts *Options) (id string, err error)
+	// PooledSandboxes returns those that no Create has claimed, of all shapes.
+	PooledSandboxes() ([]Sandbox, error)
+	// TerminatePooled terminates one, unless it was claimed.
+	TerminatePooled(ctx context.Context, id string) error
+}
+
+// A Manager starts, fills and stops the pools of a state directory. It is safe for concurrent use.
+type Manager struct {
+	dir
+	starter Starter
+}
+
+// New returns the pools of a state directory, whose sandboxes starter starts.
+func New(d *statedir.Dir, starter Starter) *Manager { return &Manager{dirOf(d), starter} }
+
+// List returns the pools of a state directory, sorted by shape. It removes those whose idle
+// timeout is over.
+func List(d *statedir.Dir) ([]*Pool, error) { return dirOf(d).Pools() }
 
 // StartPool starts a pool of sandboxes of config's shape, and returns when they are ready. A
 // process of its own, the filler, replaces claimed sandboxes until the pool was not used for its
@@ -77,21 +106,21 @@ type pools struct {
 // lifetime; without opts.Tree also rules and codebase, which may be missing. After an error there
 // is no pool. ErrUnsupported: sandboxes of this configuration cannot be started ahead; the error
 // says why. ErrInvalid: the options are out of range.
-func (s *pools) StartPool(ctx context.Context, config *runtime.SandboxConfig, opts PoolOptions) (*Pool, error) {
-	if opts.Size < 1 || opts.Size > MaxPoolSize {
-		return nil, runtime.Errorf(runtime.ErrInvalid, "a pool of %d pooled sandboxes: it must be 1 to %d", opts.Size, MaxPoolSize)
+func (s *Manager) StartPool(ctx context.Context, config *runtime.SandboxConfig, opts Options) (*Pool, error) {
+	if opts.Size < 1 || opts.Size > MaxSize {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "a pool of %d pooled sandboxes: it must be 1 to %d", opts.Size, MaxSize)
 	}
 	if opts.IdleTimeout == 0 {
-		opts.IdleTimeout = DefaultPoolIdle
+		opts.IdleTimeout = DefaultIdle
 	}
 	if opts.IdleTimeout < time.Second || opts.IdleTimeout > math.MaxInt64/2 {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "idle timeout %v of a pool: it must be at least 1s", opts.IdleTimeout)
 	}
-	template, shape, err := s.template(ctx, config, opts.Tree)
+	template, shape, err := s.starter.Template(ctx, config, opts.Tree)
 	if err != nil {
 		return nil, err
 	}
-	d := s.poolDir
+	d := s.dir
 	if err := d.ensure(); err != nil {
 		return nil, err
 	}
@@ -99,7 +128,7 @@ func (s *pools) StartPool(ctx context.Context, config *runtime.SandboxConfig, op
 	if err != nil {
 		return nil, err
 	}
-	r := &poolRecord{Config: template.SandboxConfig, Size: opts.Size, IdleMS: opts.IdleTimeout.Milliseconds(), Shell: opts.Shell, Tree: opts.Tree, StartedAt: time.Now().UnixMilli()}
+	r := &record{Config: template.SandboxConfig, Size: opts.Size, IdleMS: opts.IdleTimeout.Milliseconds(), Shell: opts.Shell, Tree: opts.Tree, StartedAt: time.Now().UnixMilli()}
 	if !opts.Tree {
 		r.Config.CodebasePath = "" // any
 	}
@@ -122,16 +151,28 @@ func (s *pools) StartPool(ctx context.Context, config *runtime.SandboxConfig, op
 	return s.pool(shape)
 }
 
+// StartPooled starts a pooled sandbox for configurations like config, which need not name a
+// codebase, and returns its ID. The first [runtime.Runtime].Create with such a configuration claims it;
+// until then it is not a sandbox. Unclaimed, it ends after the time idle. ErrUnsupported: such a
+// sandbox cannot be started ahead.
+func (s *Manager) StartPooled(ctx context.Context, config *runtime.SandboxConfig, idle time.Duration) (id string, err error) {
+	template, shape, err := s.starter.Template(ctx, config, false)
+	if err != nil {
+		return "", err
+	}
+	return s.starter.Start(ctx, template, shape, &Options{IdleTimeout: idle})
+}
+
 // PoolShape returns the shape of the pool that StartPool makes of the same arguments. It starts
 // nothing. ErrUnsupported: such sandboxes cannot be started ahead.
-func (s *pools) PoolShape(ctx context.Context, config *runtime.SandboxConfig, opts PoolOptions) (shape string, err error) {
-	_, shape, err = s.template(ctx, config, opts.Tree)
+func (s *Manager) PoolShape(ctx context.Context, config *runtime.SandboxConfig, opts Options) (shape string, err error) {
+	_, shape, err = s.starter.Template(ctx, config, opts.Tree)
 	return shape, err
 }
 
 // Pools returns the pools of the state directory, sorted by shape. It removes those whose idle
 // timeout is over.
-func (d poolDir) Pools() ([]*Pool, error) {
+func (d dir) Pools() ([]*Pool, error) {
 	shapes, err := d.shapes()
 	if err != nil {
 		return nil, err
@@ -152,7 +193,7 @@ func (d poolDir) Pools() ([]*Pool, error) {
 	return all, nil
 }
 
-func (d poolDir) pool(shape string) (*Pool, error) {
+func (d dir) pool(shape string) (*Pool, error) {
 	r, err := d.read(shape)
 	if err != nil {
 		return nil, err
@@ -173,7 +214,7 @@ func (d poolDir) pool(shape string) (*Pool, error) {
 }
 
 // expire removes a pool whose idle timeout is over, and reports whether it did.
-func (d poolDir) expire(shape string) bool {
+func (d dir) expire(shape string) bool {
 	release, err := d.try(shape, fillPart)
 	if err != nil {
 		return false
@@ -193,19 +234,19 @@ const stopPoolLimit = 30 * time.Second
 // StopPool ends the pools of these shapes, and terminates their sandboxes; without shapes, all
 // pools and all pooled sandboxes. Sandboxes that are claimed meanwhile stay. It returns when all
 // processes of the pools have ended. A pool that does not exist is not an error.
-func (s *pools) StopPool(ctx context.Context, shapes ...string) error {
+func (s *Manager) StopPool(ctx context.Context, shapes ...string) error {
 	var errs []error
 	if len(shapes) == 0 {
 		var err error
 		if shapes, err = s.shapes(); err != nil {
 			return err
 		}
-		published, err := s.dir.Published() // also of pools that have ended
+		published, err := s.state.Published() // also of pools that have ended
 		shapes, errs = slices.AppendSeq(shapes, maps.Keys(published)), append(errs, err)
 	}
 	done := map[string]bool{}
 	for _, shape := range shapes {
-		if isShape(shape) && !done[shape] {
+		if IsShape(shape) && !done[shape] {
 			done[shape] = true
 			errs = append(errs, s.stopPool(ctx, shape))
 		}
@@ -213,8 +254,8 @@ func (s *pools) StopPool(ctx context.Context, shapes ...string) error {
 	return errors.Join(errs...)
 }
 
-func (s *pools) stopPool(ctx context.Context, shape string) error {
-	d := s.poolDir
+func (s *Manager) stopPool(ctx context.Context, shape string) error {
+	d := s.dir
 	if err := d.remove(shape); err != nil { // first, so that a filler starts no more
 		return err
 	}
@@ -229,7 +270,7 @@ func (s *pools) stopPool(ctx context.Context, shape string) error {
 		release()
 		return err
 	}
-	ids, err := s.dir.PublishedOf(shape)
+	ids, err := s.state.PublishedOf(shape)
 	err = errors.Join(err, s.terminateAll(ctx, ids))
 	release() // first: a filler that has read the record before it was removed waits for this lock
 	return errors.Join(err, d.awaitFiller(ctx, shape))
@@ -237,10 +278,10 @@ func (s *pools) stopPool(ctx context.Context, shape string) error {
 
 // terminateAll terminates pooled sandboxes, several at a time. It goes through all of them, also
 // after an error.
-func (s *pools) terminateAll(ctx context.Context, ids []string) error {
+func (s *Manager) terminateAll(ctx context.Context, ids []string) error {
 	failed := make([]error, len(ids))
-	_ = sideBySide(len(ids), goruntime.GOMAXPROCS(0), func(i int) error {
-		failed[i] = s.sandboxes.pooled.TerminatePooled(ctx, ids[i])
+	_ = SideBySide(len(ids), goruntime.GOMAXPROCS(0), func(i int) error {
+		failed[i] = s.starter.TerminatePooled(ctx, ids[i])
 		return nil
 	})
 	return errors.Join(failed...)
@@ -248,11 +289,11 @@ func (s *pools) terminateAll(ctx context.Context, ids []string) error {
 
 // terminateOutdated terminates the sandboxes of a pool that was started again with other options,
 // and those that have less than half of their time left. before is nil if the pool is new.
-func (s *pools) terminateOutdated(ctx context.Context, shape string, before, now *poolRecord) error {
+func (s *Manager) terminateOutdated(ctx context.Context, shape string, before, now *record) error {
 	if before == nil {
 		return nil
 	}
-	all, err := s.sandboxes.pooled.PooledSandboxes()
+	all, err := s.starter.PooledSandboxes()
 	if err != nil {
 		return err
 	}
@@ -269,7 +310,7 @@ func (s *pools) terminateOutdated(ctx context.Context, shape string, before, now
 // fill starts or terminates pooled sandboxes until the pool has its size. It uses so many workers,
 // and calls pause before each start if pause is not nil. A pool that does not exist is not an
 // error. The caller has the pool's fillPart.
-func (s *pools) fill(ctx context.Context, shape string, workers int, pause func() error) error {
+func (s *Manager) fill(ctx context.Context, shape string, workers int, pause func() error) error {
 	r, err := s.read(shape)
 	if errors.Is(err, runtime.ErrNotFound) {
 		return nil
@@ -277,7 +318,7 @@ func (s *pools) fill(ctx context.Context, shape string, workers int, pause func(
 	if err != nil {
 		return err
 	}
-	have, err := s.dir.PublishedOf(shape)
+	have, err := s.state.PublishedOf(shape)
 	if err != nil {
 		return err
 	}
@@ -287,14 +328,14 @@ func (s *pools) fill(ctx context.Context, shape string, workers int, pause func(
 	if len(have) == r.Size {
 		return nil
 	}
-	template, now, err := s.template(ctx, &r.Config, r.Tree)
+	template, now, err := s.starter.Template(ctx, &r.Config, r.Tree)
 	if err != nil {
 		return err
 	}
 	if now != shape {
 		return runtime.Errorf(runtime.ErrConflict, "pool %s: the host or the version of wolffia has changed since the pool was started: wolffia pool stop %s, and start it again", shape, shape)
 	}
-	return sideBySide(r.Size-len(have), workers, func(int) error {
+	return SideBySide(r.Size-len(have), workers, func(int) error {
 		if pause != nil {
 			if err := pause(); err != nil {
 				return err
@@ -303,14 +344,14 @@ func (s *pools) fill(ctx context.Context, shape string, workers int, pause func(
 		if _, err := s.read(shape); errors.Is(err, runtime.ErrNotFound) {
 			return nil // the pool was stopped meanwhile
 		}
-		_, err := s.startPooled(ctx, template, shape, &PoolOptions{IdleTimeout: r.idle(), Shell: r.Shell, Tree: r.Tree})
+		_, err := s.starter.Start(ctx, template, shape, &Options{IdleTimeout: r.idle(), Shell: r.Shell, Tree: r.Tree})
 		return err
 	})
 }
 
-// sideBySide calls f for 0 to n-1, by so many goroutines, until one call fails. It returns the
+// SideBySide calls f for 0 to n-1, by so many goroutines, until one call fails. It returns the
 // first error when all calls have returned.
-func sideBySide(n, workers int, f func(i int) error) error {
+func SideBySide(n, workers int, f func(i int) error) error {
 	var next atomic.Int64
 	var failed atomic.Pointer[error]
 	var all sync.WaitGroup
@@ -335,8 +376,8 @@ func sideBySide(n, workers int, f func(i int) error) error {
 }
 
 // refill fills a pool for a filler, while a processor is idle, and records why it failed.
-func (s *pools) refill(ctx context.Context, shape string) error {
-	d := s.poolDir
+func (s *Manager) refill(ctx context.Context, shape string) error {
+	d := s.dir
 	release, err := d.lock(ctx, shape)
 	if err != nil {
 		return err
@@ -376,7 +417,7 @@ const keepRetry = time.Minute
 // Then KeepPool ends the pool, and returns when all its processes have ended. If a start fails, it
 // calls failed with the reason, unless failed is nil, and tries again a minute later. It returns
 // an error that another try would not mend.
-func (s *pools) KeepPool(ctx context.Context, config *runtime.SandboxConfig, opts PoolOptions, failed func(error)) error {
+func (s *Manager) KeepPool(ctx context.Context, config *runtime.SandboxConfig, opts Options, failed func(error)) error {
 	shape := ""
 	for ctx.Err() == nil {
 		wait := keepRetry
@@ -411,9 +452,9 @@ func (s *pools) KeepPool(ctx context.Context, config *runtime.SandboxConfig, opt
 }
 
 // untilNextEnds returns how long it takes until the idle timeout has ended a sandbox of a pool.
-func (s *pools) untilNextEnds(p *Pool) time.Duration {
+func (s *Manager) untilNextEnds(p *Pool) time.Duration {
 	wait := p.IdleTimeout
-	all, err := s.sandboxes.pooled.PooledSandboxes()
+	all, err := s.starter.PooledSandboxes()
 	if err != nil {
 		return min(wait, keepRetry)
 	}

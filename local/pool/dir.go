@@ -1,4 +1,4 @@
-package local
+package pool
 
 import (
 	"context"
@@ -20,10 +20,10 @@ import (
 	"wolffia/runtime"
 )
 
-// A poolRecord is the record of a pool in the state directory: pools/SHAPE.json. The pool exists
+// A record is what is recorded of a pool in the state directory: pools/SHAPE.json. The pool exists
 // while the file does. Beside it, pools/SHAPE.claims has one byte for each sandbox that was
 // claimed; its modification time is the pool's last use.
-type poolRecord struct {
+type record struct {
 	Config runtime.SandboxConfig `json:"config"` // as Create has completed it
 	Size   int                   `json:"size"`
 	IdleMS int64                 `json:"idleMs"`
@@ -35,10 +35,10 @@ type poolRecord struct {
 	Problem   string `json:"problem,omitempty"` // why the last refill failed
 }
 
-func (r *poolRecord) idle() time.Duration { return time.Duration(r.IdleMS) * time.Millisecond }
+func (r *record) idle() time.Duration { return time.Duration(r.IdleMS) * time.Millisecond }
 
 // over reports whether the idle timeout of a pool that was last used at used has passed.
-func (r *poolRecord) over(used time.Time) bool { return time.Now().After(used.Add(r.idle())) }
+func (r *record) over(used time.Time) bool { return time.Now().After(used.Add(r.idle())) }
 
 // The parts of a shape's lock in pools/lock. Shapes that share a byte only wait for each other.
 const (
@@ -51,27 +51,27 @@ const (
 	claimsSuffix = ".claims"
 )
 
-// A poolDir is the directory with the records of the pools in a state directory. It need not
+// A dir is the directory with the records of the pools in a state directory. It need not
 // exist.
-type poolDir struct {
+type dir struct {
 	state *statedir.Dir
 	path  string
 }
 
-func poolsOf(dir *statedir.Dir) poolDir { return poolDir{dir, filepath.Join(dir.Path(), "pools")} }
+func dirOf(d *statedir.Dir) dir { return dir{d, filepath.Join(d.Path(), "pools")} }
 
-func (d poolDir) record(shape string) string     { return filepath.Join(d.path, shape+poolSuffix) }
-func (d poolDir) claimsFile(shape string) string { return filepath.Join(d.path, shape+claimsSuffix) }
+func (d dir) record(shape string) string     { return filepath.Join(d.path, shape+poolSuffix) }
+func (d dir) claimsFile(shape string) string { return filepath.Join(d.path, shape+claimsSuffix) }
 
 // shapes returns the shapes of all pools, sorted.
-func (d poolDir) shapes() ([]string, error) {
+func (d dir) shapes() ([]string, error) {
 	entries, err := os.ReadDir(d.path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "list pools: %w", err)
 	}
 	var all []string
 	for _, e := range entries {
-		if shape, is := strings.CutSuffix(e.Name(), poolSuffix); is && isShape(shape) {
+		if shape, is := strings.CutSuffix(e.Name(), poolSuffix); is && IsShape(shape) {
 			all = append(all, shape)
 		}
 	}
@@ -79,15 +79,15 @@ func (d poolDir) shapes() ([]string, error) {
 	return all, nil
 }
 
-// isShape reports whether s has the form of a shape.
-func isShape(s string) bool {
+// IsShape reports whether s has the form of a shape.
+func IsShape(s string) bool {
 	_, err := hex.DecodeString(s)
 	return err == nil && len(s) == 16
 }
 
 // FindPool returns the shape of the pool that ref means: a shape, or a unique beginning of one.
 // ErrNotFound, ErrInvalid: no pool, or several.
-func (d poolDir) FindPool(ref string) (string, error) {
+func (d dir) FindPool(ref string) (string, error) {
 	all, err := d.shapes()
 	if err != nil {
 		return "", err
@@ -103,8 +103,8 @@ func (d poolDir) FindPool(ref string) (string, error) {
 }
 
 // read returns the record of a pool. [runtime.ErrNotFound]: there is no such pool.
-func (d poolDir) read(shape string) (*poolRecord, error) {
-	r := new(poolRecord)
+func (d dir) read(shape string) (*record, error) {
+	r := new(record)
 	err := statefile.Read(d.record(shape), r)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -116,7 +116,7 @@ func (d poolDir) read(shape string) (*poolRecord, error) {
 }
 
 // write makes a pool, or changes its record. The caller has its fillPart.
-func (d poolDir) write(shape string, r *poolRecord) error {
+func (d dir) write(shape string, r *record) error {
 	if err := statefile.Write(d.record(shape), r); err != nil {
 		return runtime.Errorf(runtime.ErrUnavailable, "record of pool %s: %w", shape, err)
 	}
@@ -124,7 +124,7 @@ func (d poolDir) write(shape string, r *poolRecord) error {
 }
 
 // remove ends a pool; its sandboxes stay. A pool that does not exist is not an error.
-func (d poolDir) remove(shape string) error {
+func (d dir) remove(shape string) error {
 	for _, path := range []string{d.record(shape), d.claimsFile(shape)} {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return runtime.Errorf(runtime.ErrUnavailable, "remove pool %s: %w", shape, err)
@@ -134,7 +134,7 @@ func (d poolDir) remove(shape string) error {
 }
 
 // countClaim counts a claim, and reports whether the pool exists.
-func (d poolDir) countClaim(shape string) bool {
+func (d dir) countClaim(shape string) bool {
 	f, err := os.OpenFile(d.claimsFile(shape), os.O_WRONLY|os.O_APPEND|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return false
@@ -145,7 +145,7 @@ func (d poolDir) countClaim(shape string) bool {
 
 // used returns how many sandboxes of a pool were claimed, and the time of the last claim, or else
 // of the pool's start.
-func (d poolDir) used(shape string) (claimed int64, last time.Time) {
+func (d dir) used(shape string) (claimed int64, last time.Time) {
 	st, err := os.Lstat(d.claimsFile(shape))
 	if err != nil {
 		return 0, time.Time{}
@@ -154,7 +154,7 @@ func (d poolDir) used(shape string) (claimed int64, last time.Time) {
 }
 
 // renew sets the time of a pool's last use to now.
-func (d poolDir) renew(shape string) error {
+func (d dir) renew(shape string) error {
 	f, err := os.OpenFile(d.claimsFile(shape), os.O_WRONLY|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 	if err == nil {
 		now := time.Now()
@@ -167,7 +167,7 @@ func (d poolDir) renew(shape string) error {
 }
 
 // ensure makes the directory.
-func (d poolDir) ensure() error {
+func (d dir) ensure() error {
 	if err := statedir.EnsureDir(d.path, 0o700, 0o077); err != nil {
 		return runtime.Errorf(runtime.ErrUnavailable, "directory of pools %s: %w", d.path, err)
 	}
@@ -183,7 +183,7 @@ func offset(shape string, part int64) int64 {
 	return int64(binary.BigEndian.Uint64(b)>>2)&^1 | part
 }
 
-func (d poolDir) openLock() (*os.File, error) {
+func (d dir) openLock() (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(d.path, "lock"), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "lock pools: %w", err)
@@ -192,12 +192,12 @@ func (d poolDir) openLock() (*os.File, error) {
 }
 
 // lock takes the fillPart of a shape's lock as soon as it is free.
-func (d poolDir) lock(ctx context.Context, shape string) (release func(), err error) {
+func (d dir) lock(ctx context.Context, shape string) (release func(), err error) {
 	return d.wait(ctx, shape, fillPart)
 }
 
 // awaitFiller waits until the filler of a pool that was removed has ended.
-func (d poolDir) awaitFiller(ctx context.Context, shape string) error {
+func (d dir) awaitFiller(ctx context.Context, shape string) error {
 	release, err := d.wait(ctx, shape, watchPart)
 	if err == nil {
 		release()
@@ -206,7 +206,7 @@ func (d poolDir) awaitFiller(ctx context.Context, shape string) error {
 }
 
 // wait takes a part of a shape's lock as soon as it is free.
-func (d poolDir) wait(ctx context.Context, shape string, part int64) (release func(), err error) {
+func (d dir) wait(ctx context.Context, shape string, part int64) (release func(), err error) {
 	f, err := d.openLock()
 	if err != nil {
 		return nil, err
@@ -219,7 +219,7 @@ func (d poolDir) wait(ctx context.Context, shape string, part int64) (release fu
 
 // try takes a part of a shape's lock. filelock.ErrHeld: another process, or another goroutine
 // of this one, has it.
-func (d poolDir) try(shape string, part int64) (release func(), err error) {
+func (d dir) try(shape string, part int64) (release func(), err error) {
 	f, err := d.openLock()
 	if err != nil {
 		return nil, err
@@ -228,7 +228,7 @@ func (d poolDir) try(shape string, part int64) (release func(), err error) {
 }
 
 // watched reports whether a filler runs, in this process or another one.
-func (d poolDir) watched(shape string) bool {
+func (d dir) watched(shape string) bool {
 	f, err := d.openLock()
 	if err != nil {
 		return false

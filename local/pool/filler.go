@@ -1,4 +1,4 @@
-package local
+package pool
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/host/statedir"
 	"wolffia/internal/sys/child"
 	"wolffia/internal/sys/statefile"
 	"wolffia/internal/sys/timerslack"
@@ -57,8 +58,8 @@ func atHalf(ready, keeps int) bool { return 2*ready <= keeps }
 // pool ends, or ctx does. If another process does that already, it returns at once. It is for a
 // process that does nothing else: the hidden command wolffia pool fill, which a Runtime starts
 // after a claim.
-func (s *pools) FillPool(ctx context.Context, shape string) error {
-	d := s.poolDir
+func (s *Manager) FillPool(ctx context.Context, shape string) error {
+	d := s.dir
 	for {
 		seen, err := s.watch(ctx, shape)
 		if err != nil || ctx.Err() != nil {
@@ -73,8 +74,8 @@ func (s *pools) FillPool(ctx context.Context, shape string) error {
 
 // watch is FillPool until it releases the filler's lock. It returns how many sandboxes were
 // claimed when it last looked.
-func (s *pools) watch(ctx context.Context, shape string) (claimed int64, err error) {
-	d := s.poolDir
+func (s *Manager) watch(ctx context.Context, shape string) (claimed int64, err error) {
+	d := s.dir
 	release, err := d.try(shape, watchPart)
 	if err != nil {
 		return 0, err
@@ -86,7 +87,7 @@ func (s *pools) watch(ctx context.Context, shape string) (claimed int64, err err
 	} else {
 		defer events.Close()
 	}
-	var r *poolRecord
+	var r *record
 	var read statefile.Stamp // of r
 	filled := int64(-1)      // the value of claimed at the last refill
 	var low time.Time        // since when half are used up; zero: they are not
@@ -110,7 +111,7 @@ func (s *pools) watch(ctx context.Context, shape string) (claimed int64, err err
 		if claimed != before {
 			idle = time.Now()
 		}
-		published, err := s.dir.PublishedOf(shape)
+		published, err := s.state.PublishedOf(shape)
 		if err != nil {
 			return claimed, err
 		}
@@ -150,7 +151,7 @@ type poolEvents struct {
 }
 
 // events watches the directory of pools until Close. If ctx ends, so does a wait.
-func (d poolDir) events(ctx context.Context) (*poolEvents, error) {
+func (d dir) events(ctx context.Context) (*poolEvents, error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
 		return nil, fmt.Errorf("inotify: %w", err)
@@ -204,35 +205,41 @@ func mentions(events []byte, shape string) bool {
 	return false
 }
 
-// fillers starts a filler for each pool that a Runtime claims sandboxes of.
-type fillers struct {
-	*catalog
-	poolDir
-	log *slog.Logger // may be nil
+// Fillers starts a filler for each pool that a Runtime claims sandboxes of.
+type Fillers struct {
+	dir
+	wolffia string       // the program
+	log     *slog.Logger // may be nil
 
 	mu     sync.Mutex
 	due    map[string]*time.Timer // by shape; guarded by mu
 	closed bool                   // guarded by mu
 }
 
-// claimed counts a claim of a sandbox of a pool, and has the pool refilled.
-func (f *fillers) claimed(shape string) {
+// NewFillers returns the fillers of the pools of a state directory, which run the program wolffia.
+// log may be nil. The caller closes them.
+func NewFillers(d *statedir.Dir, wolffia string, log *slog.Logger) *Fillers {
+	return &Fillers{dir: dirOf(d), wolffia: wolffia, log: log, due: map[string]*time.Timer{}}
+}
+
+// Claimed counts a claim of a sandbox of a pool, and has the pool refilled.
+func (f *Fillers) Claimed(shape string) {
 	if f.countClaim(shape) {
 		f.want(shape)
 	}
 }
 
-// missed has a pool refilled that had no sandbox ready for a claimant: all have ended by their
+// Missed has a pool refilled that had no sandbox ready for a claimant: all have ended by their
 // idle timeout, unclaimed. It does nothing if the pool was started, or could not be refilled,
 // within keepRetry.
-func (f *fillers) missed(shape string) {
+func (f *Fillers) Missed(shape string) {
 	if st, err := os.Lstat(f.record(shape)); err == nil && time.Since(st.ModTime()) > keepRetry {
 		f.want(shape)
 	}
 }
 
 // want has a pool refilled. It starts a filler if none runs.
-func (f *fillers) want(shape string) {
+func (f *Fillers) want(shape string) {
 	if f.watched(shape) {
 		return
 	}
@@ -247,7 +254,7 @@ func (f *fillers) want(shape string) {
 }
 
 // flush starts the filler that is due, if it still is.
-func (f *fillers) flush(shape string) {
+func (f *Fillers) flush(shape string) {
 	f.mu.Lock()
 	_, due := f.due[shape]
 	delete(f.due, shape)
@@ -257,8 +264,8 @@ func (f *fillers) flush(shape string) {
 	}
 }
 
-// close starts the fillers that are due.
-func (f *fillers) close() {
+// Close starts the fillers that are due.
+func (f *Fillers) Close() {
 	f.mu.Lock()
 	due := f.due
 	f.due, f.closed = nil, true
@@ -271,9 +278,9 @@ func (f *fillers) close() {
 
 // start starts a process that refills a pool, and outlives this one. If that fails, the next
 // claimant tries again.
-func (f *fillers) start(shape string) {
+func (f *Fillers) start(shape string) {
 	_, err := child.Start(&child.Command{
-		Path: f.wolffia, Args: []string{"wolffia", "pool", "fill", "--state-dir", f.dir.Path(), shape},
+		Path: f.wolffia, Args: []string{"wolffia", "pool", "fill", "--state-dir", f.state.Path(), shape},
 		Env: os.Environ(), Attr: &syscall.SysProcAttr{Setsid: true}, Files: []*os.File{nil, nil, nil},
 		Slack: timerslack.Coarse,
 	})

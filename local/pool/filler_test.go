@@ -1,4 +1,4 @@
-package local
+package pool
 
 import (
 	"context"
@@ -47,7 +47,7 @@ const testShape, otherShape = "0123456789abcdef", "fedcba9876543210"
 // A filler sees what is claimed of its pool, also what was claimed before it waits, and that the pool
 // ends; not what becomes of other pools.
 func TestPoolEvents(t *testing.T) {
-	d := poolDir{path: filepath.Join(t.TempDir(), "pools")}
+	d := dir{path: filepath.Join(t.TempDir(), "pools")}
 	if err := d.ensure(); err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestPoolEvents(t *testing.T) {
 		if err := d.renew(shape); err != nil {
 			t.Fatal(err)
 		}
-		if err := d.write(shape, &poolRecord{Size: 1, IdleMS: 1}); err != nil {
+		if err := d.write(shape, &record{Size: 1, IdleMS: 1}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -69,7 +69,7 @@ func TestPoolEvents(t *testing.T) {
 	defer e.Close()
 	for what, do := range map[string]func(shape string) bool{
 		"claimed": d.countClaim,
-		"changed": func(shape string) bool { return d.write(shape, &poolRecord{Size: 2, IdleMS: 1}) == nil },
+		"changed": func(shape string) bool { return d.write(shape, &record{Size: 2, IdleMS: 1}) == nil },
 	} {
 		if !do(otherShape) || !do(testShape) {
 			t.Fatalf("%s: not done", what)
@@ -101,7 +101,7 @@ func TestPoolEvents(t *testing.T) {
 
 // A pool has one filler, and its lock is not that for starting pooled sandboxes.
 func TestOneFiller(t *testing.T) {
-	d := poolDir{path: filepath.Join(t.TempDir(), "pools")}
+	d := dir{path: filepath.Join(t.TempDir(), "pools")}
 	if err := d.ensure(); err != nil {
 		t.Fatal(err)
 	}
@@ -135,9 +135,9 @@ func TestStopPoolAgainstItsFiller(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &pools{catalog: &catalog{dir: dir}, poolDir: poolsOf(dir), sandboxes: &sandboxes{}}
-	d, shape := s.poolDir, "0123456789abcdef"
-	if err := errors.Join(d.ensure(), d.write(shape, &poolRecord{Size: 1})); err != nil {
+	s := New(dir, nil)
+	d, shape := s.dir, "0123456789abcdef"
+	if err := errors.Join(d.ensure(), d.write(shape, &record{Size: 1})); err != nil {
 		t.Fatal(err)
 	}
 	watching, err := d.try(shape, watchPart)
