@@ -52,6 +52,7 @@ const (
 	maxBuilds = 4             // of an owner that have not ended
 	maxKept   = 100           // that have ended, of all owners
 	maxUpload = 2 << 30       // bytes of one COPY
+	maxCopies = 32            // of a build
 	maxLog    = 10_000        // lines of a build
 	buildTime = 2 * time.Hour // from its first request on
 	logPage   = 100           // lines of a reply, of E2B
@@ -74,6 +75,7 @@ type templateBuild struct {
 
 	mu     sync.Mutex
 	status string     // guarded by mu
+	copies int        // uploads that have begun; guarded by mu
 	log    []logEntry // guarded by mu
 	reason string     // guarded by mu
 }
@@ -101,6 +103,19 @@ func (b *templateBuild) state() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.status
+}
+
+// copy begins an upload.
+func (b *templateBuild) copy() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.status != waiting {
+		return &fault{http.StatusConflict, "build " + b.id + ": it has begun"}
+	}
+	if b.copies++; b.copies > maxCopies {
+		return invalid("COPY: a build has at most %d", maxCopies)
+	}
+	return nil
 }
 
 func isOver(status string) bool { return status == ready || status == failed }
@@ -283,9 +298,12 @@ func (h *Handler) upload(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if err := b.copy(); err != nil {
+		return err
+	}
 	dir := filepath.Join(b.dir, hash)
-	if err := os.Mkdir(dir, 0o700); err != nil || b.state() != waiting {
-		return &fault{http.StatusConflict, "files " + hash + ": the build has them, or has begun"}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return &fault{http.StatusConflict, "files " + hash + ": the build has them"}
 	}
 	body := &stream.Body{ReadCloser: r.Body, Control: http.NewResponseController(w), Limit: h.opts.BodyLimit}
 	if err := buildcontext.Unpack(dir, http.MaxBytesReader(w, body, maxUpload)); err != nil {

@@ -100,7 +100,7 @@ func TestBuild(t *testing.T) {
 	if text, err := packaged.Run(t, "testdata", packages, "python3", "build.py", w.Address, keyAll, keyZoe); err != nil {
 		t.Errorf("build.py: %v\n%s\n%s", err, text, w.Log.String())
 	}
-	if left, err := os.ReadDir(filepath.Join(w.State, "service", "e2b-builds")); err != nil || len(left) > 1 { // that of a wrong fromTemplate waits
+	if left, err := os.ReadDir(filepath.Join(w.State, "service", "e2b-builds")); err != nil || len(left) > 2 { // those of a wrong fromTemplate, and of uploads alone, wait
 		t.Errorf("contexts are left: %v, %v", left, err)
 	}
 }

@@ -11,6 +11,7 @@ address, key, other = sys.argv[1:4]
 os.environ["E2B_API_URL"] = os.environ["E2B_SANDBOX_URL"] = "http://" + address
 os.environ["E2B_API_KEY"] = key
 
+import httpx  # noqa: E402
 from e2b import BuildException, Sandbox, SandboxException, Template  # noqa: E402
 
 context = tempfile.mkdtemp()
@@ -71,3 +72,19 @@ build_fails("exit", template().run_cmd("exit 3"))
 build_fails("fromImage", Template().from_template("base").run_cmd("true"))
 build_fails("image", Template().from_image("127.0.0.1:5/none").run_cmd("true"))
 build_fails("name", template(), "Bad/Name")
+
+# Uploads need the token of their URL, and are bounded; archives of links stay in their directory.
+http = httpx.Client(base_url="http://" + address, headers={"X-API-KEY": key})
+begun = http.post("/v3/templates", json={"name": "many"}).json()
+tar = subprocess.check_output(["tar", "c", "--files-from", "/dev/null"])
+for n in range(16):
+    link = http.get(f"/templates/many/files/{n:064x}").json()["url"]
+    assert httpx.put(link[:-1], content=tar).status_code == 401
+    sent = httpx.put(link, content=tar)
+    assert sent.status_code == 200, (n, sent.text)
+    assert httpx.put(link, content=tar).status_code == 409  # it counts too
+assert httpx.put(http.get(f"/templates/many/files/{99:064x}").json()["url"], content=tar).status_code == 400
+assert http.get("/templates/many/files/..%2f..%2fx").status_code in (400, 404)
+other_http = httpx.Client(base_url="http://" + address, headers={"X-API-KEY": other})
+assert other_http.get(f"/templates/many/files/{0:064x}").status_code == 404
+assert other_http.get(f"/templates/many/builds/{begun['buildID']}/status").status_code == 404
