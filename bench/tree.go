@@ -166,7 +166,7 @@ func (b *bench) createOver(filtered, plain string, rules []perm.Rule) (string, e
 func over(filtered, plain string, rules []perm.Rule) *runtime.SandboxConfig {
 	return &runtime.SandboxConfig{
 		CodebasePath: filtered, Permissions: rules,
-		Mounts: []runtime.Mount{{Source: plain, Target: "/plain", Writable: true}},
+		Mounts: []runtime.Mount{{Source: plain, Target: "/plain", Writable: true, Unfiltered: plain == filtered}},
 		Env:    map[string]string{"GOFLAGS": "-mod=vendor", "GOTOOLCHAIN": "local", "PATH": os.Getenv("PATH"), "GOCACHE": "/tmp/gocache"},
 	}
 }
