@@ -7,6 +7,7 @@ package keeper
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -101,9 +102,16 @@ func (k *keeper) keep() (err error) {
 	asked, ask := signal.NotifyContext(context.Background(), unix.SIGTERM)
 	defer ask()
 	go func() { // ends with the shim, or its request
-		_, file, _ := boot.ReceivePacket(k.socket, make([]byte, boot.MaxPacket))
-		_ = file.Close()
-		ask()
+		defer ask()
+		for {
+			packet, file, err := boot.ReceivePacket(k.socket, make([]byte, boot.MaxPacket))
+			_ = file.Close()
+			var r boot.KeeperRequest
+			if err != nil || json.Unmarshal(packet, &r) != nil || r.Op == "" {
+				return
+			}
+			k.freeze(asked, r.Op)
+		}
 	}()
 	control := os.NewFile(boot.FDControl, "control")
 	defer func() {
@@ -147,6 +155,18 @@ func (k *keeper) keep() (err error) {
 	}
 	step.Reached("keeper: over")
 	return err
+}
+
+// freezeLimit is how long the engine may take to pause or unpause the container.
+const freezeLimit = 8 * time.Second
+
+// freeze has the engine do what the shim asks for, and answers.
+func (k *keeper) freeze(ctx context.Context, op string) {
+	ctx, cancel := context.WithTimeout(ctx, freezeLimit)
+	defer cancel()
+	err := k.engine.Freeze(ctx, op == boot.OpPause)
+	step.Reached("keeper: " + op)
+	_ = boot.SendPacket(k.socket, boot.Report{Step: op, Failure: boot.Failed(err)}, nil)
 }
 
 // compose writes the files of the sandbox that the engine mounts.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -32,24 +33,76 @@ func (s *shim) receiveAttached() (*launch.Spec, error) {
 			return nil, runtime.Errorf(runtime.ErrUnavailable, "receive the directory of the sandbox's sockets from the keeper: %w", cmp.Or(err, io.ErrUnexpectedEOF))
 		}
 	}
+	answers := make(keeperAnswers, 4)
 	return &launch.Spec{ID: s.boot.ID, Config: &s.boot.Config.SandboxConfig, Attached: &launch.Attached{
 		Stream: stream,
 		Wait: func() error {
-			packet, file, err := boot.ReceivePacket(keeper, make([]byte, boot.MaxPacket))
-			_ = file.Close()
-			if err == nil {
-				err = keeperError(packet)
+			for {
+				packet, file, err := boot.ReceivePacket(keeper, make([]byte, boot.MaxPacket))
+				_ = file.Close()
+				if err != nil {
+					return err
+				}
+				if !answers.pass(packet) {
+					return keeperError(packet)
+				}
+			}
+		},
+		Pause: func() error {
+			err := answers.ask(keeper, boot.OpPause)
+			if errors.Is(err, errKeeperSilent) {
+				err = errors.Join(err, answers.ask(keeper, boot.OpResume))
 			}
 			return err
 		},
+		Resume: func() error { return answers.ask(keeper, boot.OpResume) },
 		Kill: func() error {
-			err := boot.SendPacket(keeper, struct{}{}, nil)
+			err := boot.SendPacket(keeper, boot.KeeperRequest{}, nil)
 			if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EAGAIN) {
 				return nil // it has ended, or has more such requests than fit into the socket
 			}
 			return err
 		},
 	}}, nil
+}
+
+// keeperAnswers are the keeper's answers to requests. One request is made at a time.
+type keeperAnswers chan boot.Report
+
+// pass passes a packet of the keeper's on, if it is an answer.
+func (a keeperAnswers) pass(packet []byte) bool {
+	var r boot.Report
+	if json.Unmarshal(packet, &r) != nil || r.Step == "" {
+		return false
+	}
+	select {
+	case a <- r:
+	default: // of requests that were given up
+	}
+	return true
+}
+
+var errKeeperSilent = runtime.Errorf(runtime.ErrUnavailable, "the keeper does not answer within %v", freezeLimit)
+
+// ask sends the keeper a request, and returns its answer.
+func (a keeperAnswers) ask(keeper *os.File, op string) error {
+	for len(a) > 0 {
+		<-a
+	}
+	if err := boot.SendPacket(keeper, boot.KeeperRequest{Op: op}, nil); err != nil {
+		return runtime.Errorf(runtime.ErrUnavailable, "ask the keeper to %s the container: %w", op, err)
+	}
+	limit := time.After(freezeLimit)
+	for {
+		select {
+		case r := <-a:
+			if r.Step == op {
+				return r.Err()
+			}
+		case <-limit:
+			return errKeeperSilent
+		}
+	}
 }
 
 // keeperError returns the error in the keeper's last packet; nil if it has ended as it

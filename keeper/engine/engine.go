@@ -289,6 +289,24 @@ func (e *Engine) End(ctx context.Context, forGood, making bool) (kept string, er
 	return c.ID, nil
 }
 
+// Freeze has the engine pause the sandbox's container, or unpause it. That it is so is not an error.
+func (e *Engine) Freeze(ctx context.Context, freeze bool) error {
+	c, ours, err := e.find(ctx)
+	switch {
+	case err != nil:
+		return err
+	case !ours || c.State == nil:
+		return runtime.Errorf(runtime.ErrUnavailable, "the engine does not have the container")
+	case c.State.Paused == freeze:
+		return nil
+	case freeze:
+		_, err = e.client.ContainerPause(ctx, c.ID, client.ContainerPauseOptions{})
+	default:
+		_, err = e.client.ContainerUnpause(ctx, c.ID, client.ContainerUnpauseOptions{})
+	}
+	return e.explain("pause or unpause the container", err)
+}
+
 // kill kills a container, and waits for its end.
 func (e *Engine) kill(ctx context.Context, id string) error {
 	ended := e.client.ContainerWait(ctx, id, client.ContainerWaitOptions{Condition: container.WaitConditionNotRunning})

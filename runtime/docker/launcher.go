@@ -49,6 +49,7 @@ func (Launcher) Launch(spec *launch.Spec) (*launch.Instance, error) {
 			}
 			return errors.Join(err, toStderr.Close())
 		},
-		Kill: func() error { return errors.Join(spec.Attached.Kill(), s.Close()) },
+		Kill:  func() error { return errors.Join(spec.Attached.Kill(), s.Close()) },
+		Pause: spec.Attached.Pause, Resume: spec.Attached.Resume,
 	}, nil
 }

@@ -43,7 +43,7 @@ func fresh(t testing.TB) *shimtest.Runtime {
 
 // lacks: an engine has one user namespace for all containers, the host's, unless it is
 // configured otherwise. Then the owners of files differ from the host's.
-var lacks = []runtimetest.Feature{runtimetest.UserNamespace, runtimetest.Pause}
+var lacks = []runtimetest.Feature{runtimetest.UserNamespace}
 
 func TestRuntime(t *testing.T) {
 	testenv.Both(t)

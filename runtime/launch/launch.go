@@ -150,6 +150,8 @@ type Attached struct {
 	Stream *os.File     // to PID 1, in the engine's framing; the launcher closes it
 	Wait   func() error // waits for the keeper's end, and returns its error
 	Kill   func() error // asks the keeper to end the sandbox
+	// Pause and Resume are as in Instance, by the engine.
+	Pause, Resume func() error
 }
 
 // Command returns PID 1's arguments. The tag comes last: the processes of a sandbox are

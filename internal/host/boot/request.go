@@ -81,6 +81,12 @@ type Reply struct {
 	Unknown bool `json:"unknown,omitempty"`
 }
 
+// A KeeperRequest is a packet of the shim's to the keeper, after PID 1 has started: OpPause or OpResume,
+// which the keeper answers with a Report of that Step; without an operation it ends the sandbox.
+type KeeperRequest struct {
+	Op string `json:"op,omitempty"`
+}
+
 // TreeStats are figures of a tree server.
 type TreeStats struct {
 	// requests of the kernel that were answered, by operation
