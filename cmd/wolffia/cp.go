@@ -81,6 +81,7 @@ are left out, and named.`,
 			return nil
 		},
 	}
+	h.AddResume(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object when all is copied")
 	cmd.Flags().BoolVarP(&recursive, "recursive", "r", false, "accepted for those who are used to it: directories are always copied with what is below")
 	return cmd

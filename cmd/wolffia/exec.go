@@ -73,6 +73,7 @@ func execCommand(h *host.Host) *cobra.Command {
 	}
 	h.AddQuiet(cmd)
 	fl := cmd.Flags()
+	h.AddResume(cmd)
 	fl.SetInterspersed(false)
 	fl.StringVar(&cwd, "cwd", "", "working directory inside; with --session absolute (default: the sandbox's own, or the session's)")
 	fl.StringArrayVarP(&env, "env", "e", nil, "set a variable: K=V, or K to pass the caller's")

@@ -44,6 +44,7 @@ sandbox in use (--idle-timeout).`,
 			return err
 		},
 	}
+	h.AddResume(cmd)
 	cmd.Flags().BoolVar(&wait, "wait", false, "wait until a server listens inside, and for each connection")
 	cmd.Flags().StringVar(&address, "address", "127.0.0.1", "IP address of this host to listen at: at any other than a loopback address, other machines may reach the server")
 	return cmd

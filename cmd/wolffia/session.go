@@ -31,6 +31,7 @@ A session is a shell that stays in a sandbox: what one command changes (working
 directory, variables, functions, options) is there for the next. wolffia exec
 --session NAME makes it on first use. It ends with the sandbox.`,
 	}
+	h.AddResume(cmd)
 	cmd.AddCommand(sessionListCommand(h), sessionRemoveCommand(h), sessionAttachCommand(h), sessionJobsCommand(h, "jobs SANDBOX NAME"), sessionJobCommand(h))
 	return cmd
 }

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"wolffia/cmd/wolffia/internal/console"
 	"wolffia/cmd/wolffia/internal/signals"
 	"wolffia/internal/host/cause"
@@ -27,7 +29,13 @@ type Host struct {
 	Log      *slog.Logger // the service's; nil for other commands
 	Umask    *uint32      // the caller's, for copies and for what runs inside; nil for what serves others
 	Version  string       // of wolffia
+	Resume   bool         // --resume
 	closers  []func() error
+}
+
+// AddResume adds --resume to a command that needs a running sandbox, and to those below it.
+func (h *Host) AddResume(cmd *cobra.Command) {
+	cmd.PersistentFlags().BoolVar(&h.Resume, "resume", false, "resume the sandbox if it is paused")
 }
 
 // Open returns the named runtime; an empty name means the default one. What a command does from
@@ -45,7 +53,7 @@ func (h *Host) OpenAndPrime(name string) (*local.Runtime, error) {
 		return nil, err
 	}
 	made := !h.hasState()
-	rt, err := newRuntime(name, &local.Options{Binary: binary, StateDir: h.StateDir, Progress: h.Progress(), Log: h.Log, Umask: h.Umask})
+	rt, err := newRuntime(name, &local.Options{Binary: binary, StateDir: h.StateDir, Progress: h.Progress(), Log: h.Log, Umask: h.Umask, Resume: h.Resume})
 	if err != nil {
 		return nil, err
 	}
