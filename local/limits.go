@@ -196,17 +196,36 @@ func unlimit(rec *statedir.Record) error {
 	if l == nil {
 		return nil
 	}
-	name, err := groupName(rec.ID(), rec.StateDir())
+	own, err := l.owns(rec)
 	if err != nil {
 		return err
 	}
-	// else the state directory is a copy, and the group another sandbox's
-	if l.Group != nil && l.Group.Named(name) {
+	if own {
 		if err := l.Group.Remove(boot.KillLimit); err != nil {
 			return runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: %w", rec.ID(), err)
 		}
 	}
 	return rec.RemoveLimits()
+}
+
+// owns reports whether the recorded group is the sandbox's. Else the state directory is a copy, and
+// the group another sandbox's.
+func (l *limiting) owns(rec *statedir.Record) (bool, error) {
+	name, err := groupName(rec.ID(), rec.StateDir())
+	return err == nil && l.Group != nil && l.Group.Named(name), err
+}
+
+// letDie thaws what is left of a sandbox whose shim was killed while it was paused: frozen processes
+// in a control group of version 1 do not end before.
+func letDie(rec *statedir.Record) {
+	if statedir.PauseOf(rec.Run()).SinceMS == 0 {
+		return
+	}
+	if l := recordedLimits(rec); l != nil {
+		if own, err := l.owns(rec); own && err == nil {
+			_ = l.Group.Thaw()
+		}
+	}
 }
 
 // recordedLimits returns the record of a running sandbox's limits, or nil. A

@@ -264,6 +264,9 @@ func describe(rec *statedir.Record, c *statedir.Config, state func() (runtime.St
 	}
 	s := outline(rec, c)
 	s.State, s.Reason, s.IdleAction = is, why, c.IdleAction
+	if is == runtime.StateDead {
+		letDie(rec)
+	}
 	s.WakesOnUse = is == runtime.StatePaused && statedir.PauseOf(rec.Run()).Idle
 	life, err := rec.Lifetime(c)
 	if err != nil {

@@ -15,7 +15,7 @@ const generated = -1
 // maxWords are the words that a page may have, as wc -w counts them, without the tables and the
 // transcripts that are written by tests. A page without a row fails the test: lower the row when the page gets shorter.
 var maxWords = map[string]int{
-	"ARCHITECTURE.md":                      1462,
+	"ARCHITECTURE.md":                      1479,
 	"CONTRIBUTING.md":                      1565,
 	"README.md":                            977,
 	"SCOPE.md":                             451,
@@ -64,6 +64,7 @@ var maxWords = map[string]int{
 	"docs/limits.md":                       598,
 	"docs/mcp.md":                          736,
 	"docs/network.md":                      1365,
+	"docs/pause.md":                        320,
 	"docs/opensandbox.md":                  1357,
 	"docs/packages.md":                     2,
 	"docs/performance.md":                  896,

@@ -1,6 +1,7 @@
 package crashtest
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -106,6 +107,40 @@ func (w *world) die(id string) {
 		}
 	}
 	w.settled(w.open())
+}
+
+// pausable makes a sandbox that can be paused, where the host has control groups, with a shell in
+// which A is 0.
+func pausable(w *world) subject {
+	w.Helper()
+	s := made(w, "--pids", "1000", "--limits", "best-effort")
+	w.inSession(w.open(), s.id, "A=0")
+	return s
+}
+
+// paused makes one that is paused, if it can be.
+func paused(w *world) subject {
+	w.Helper()
+	s := pausable(w)
+	switch err := w.open().Pause(w.Ctx, s.id); {
+	case err == nil:
+		s.state = runtime.StatePaused
+	case !errors.Is(err, runtime.ErrUnsupported):
+		w.Fatal(err)
+	}
+	return s
+}
+
+// goesOn checks that a sandbox runs, or is paused and can be resumed, with the shell in which A is 0.
+func goesOn(w *world, rt *local.Runtime, _ *end, id string, state runtime.State) {
+	w.Helper()
+	if !state.Runs() {
+		return
+	}
+	w.OK(rt.Resume(w.Ctx, id))
+	if got := w.inSession(rt, id, "echo $A"); got != "0" {
+		w.Fatalf("after the pause A is %q", got)
+	}
 }
 
 func nobody(*world) subject { return subject{} }
@@ -236,6 +271,30 @@ func commandLines() []operation {
 			switch {
 			case e.callerKilled:
 				return []runtime.State{runtime.StateRunning, runtime.StateStopped}
+			case e.partKilled:
+				return []runtime.State{runtime.StateStopped, runtime.StateDead}
+			}
+			return []runtime.State{runtime.StateStopped}
+		}},
+		{name: "pause", prepare: pausable, begin: line("pause", "ID"), after: func(e *end) []runtime.State {
+			switch {
+			case e.callerKilled:
+				return append(e.alive(), runtime.StatePaused)
+			case e.ok && !e.partKilled:
+				return []runtime.State{runtime.StatePaused}
+			}
+			return e.alive()
+		}, check: goesOn},
+		{name: "resume", prepare: paused, begin: line("resume", "ID"), after: func(e *end) []runtime.State {
+			if e.callerKilled {
+				return append(e.alive(), e.state)
+			}
+			return e.alive()
+		}, check: goesOn},
+		{name: "stop one that is paused", prepare: paused, begin: line("stop", "ID"), after: func(e *end) []runtime.State {
+			switch {
+			case e.callerKilled:
+				return []runtime.State{e.state, runtime.StateRunning, runtime.StateStopped}
 			case e.partKilled:
 				return []runtime.State{runtime.StateStopped, runtime.StateDead}
 			}

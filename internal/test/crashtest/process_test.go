@@ -88,6 +88,7 @@ var errGone = errors.New("it is gone")
 // kill kills a process, and returns when it is dead.
 func (p proc) kill() error {
 	was := false
+	go thaw(p.PID) // ends at once
 	err := hostproc.Kill(p.PID, time.Now().Add(time.Minute), func() (bool, error) {
 		now, err := hostproc.Read(p.PID)
 		was = err == nil && now.Start == p.Start
@@ -97,6 +98,17 @@ func (p proc) kill() error {
 		err = errGone
 	}
 	return err
+}
+
+// thaw thaws the control group of version 1 of a process of a paused sandbox: no signal ends it
+// before, and a resume would thaw it.
+func thaw(pid int) {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	for line := range strings.Lines(string(text)) {
+		if _, path, is := strings.Cut(strings.TrimSpace(line), ":freezer:"); is && strings.Contains(path, "/wolffia-") {
+			_ = os.WriteFile("/sys/fs/cgroup/freezer"+path+"/freezer.state", []byte("THAWED"), 0)
+		}
+	}
 }
 
 // The victims there are.

@@ -317,7 +317,7 @@ func (w *world) compare(rt *local.Runtime) (states map[string]runtime.State, wro
 		}
 		has := parts(all, s.ID)
 		switch {
-		case s.State == runtime.StateRunning:
+		case s.State.Runs():
 			for _, what := range w.backend.parts(s) {
 				if _, is := has[what]; !is {
 					wrong = append(wrong, fmt.Sprintf("%s runs and has no %s", s.ID, what))
@@ -384,7 +384,10 @@ func (b backend) parts(s *runtime.Sandbox) []string {
 // whole finds out whether a sandbox is one in every respect: it can be run, and
 // run in, and is its owner's.
 func (w *world) whole(rt *local.Runtime, id string, state runtime.State, o registry.Owner) error {
-	if state != runtime.StateRunning {
+	if state == runtime.StatePaused {
+		w.OK(rt.Resume(w.Ctx, id))
+	}
+	if !state.Runs() {
 		if err := rt.Start(w.Ctx, id); err != nil {
 			return err
 		}
