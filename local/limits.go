@@ -215,12 +215,9 @@ func (l *limiting) owns(rec *statedir.Record) (bool, error) {
 	return err == nil && l.Group != nil && l.Group.Named(name), err
 }
 
-// letDie thaws what is left of a sandbox whose shim was killed while it was paused: frozen processes
-// in a control group of version 1 do not end before.
+// letDie thaws what is left of a sandbox whose shim was killed, perhaps during a pause: frozen
+// processes in a control group of version 1 do not end before.
 func letDie(rec *statedir.Record) {
-	if statedir.PauseOf(rec.Run()).SinceMS == 0 {
-		return
-	}
 	if l := recordedLimits(rec); l != nil {
 		if own, err := l.owns(rec); own && err == nil {
 			_ = l.Group.Thaw()
