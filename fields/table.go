@@ -336,9 +336,14 @@ var Table = [...]Field{
 	},
 	{
 		Name: "idle-action", Record: "idleAction", Default: "destroy", On: sandbox&^Pooling | Serve, Group: Lifetime,
-		Values: []Value{{"destroy", "remove it"}, {"stop", "end its processes"}, {"pause", "have its processes stand still; its next use resumes it"}},
-		Bound:  Bound{How: Ranked, Normal: "destroy"},
-		Help:   "at the end of the idle timeout: destroy, stop, or pause, until its next use",
+		Values: []Value{
+			{"destroy", "remove it"},
+			{"stop", "end its processes"},
+			{"pause", "have its processes stand still; its next use resumes it"},
+			{"hibernate", "keep its memory on the disk and end its processes; its next use brings them back"},
+		},
+		Bound: Bound{How: Ranked, Normal: "destroy"},
+		Help:  "at the end of the idle timeout: destroy, stop, or pause or hibernate until its next use",
 	},
 
 	// Names.

@@ -94,6 +94,11 @@ func (s *completer) complete(ctx context.Context, c *statedir.Config) (limits *l
 	if err := defaults.Filter(c, backend); err != nil {
 		return nil, nil, err
 	}
+	if c.IdleAction == runtime.IdleHibernate {
+		if err := s.canKeepMemory(c); err != nil {
+			return nil, nil, err
+		}
+	}
 	c.PrivateGit = defaults.HasPrivateGit(c)
 	defaults.GitMonitor(c)
 	c.Permissions = gitRules(c, c.Permissions)

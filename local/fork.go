@@ -215,6 +215,11 @@ func (s *reviews) Restore(ctx context.Context, sandboxID, name string) error {
 	if !c.CopyOnWrite && s.canKeepMemory(c) == nil {
 		return s.restoreMemory(rec, name)
 	}
+	if state, _, err := rec.State(); err == nil && !state.Runs() && kept.Hibernates(rec) {
+		if err := kept.Wake(rec); err != nil {
+			return runtime.WithClass(runtime.ErrUnavailable, err)
+		}
+	}
 	return s.review(ctx, sandboxID, &boot.Review{Do: boot.ReviewRestore, Name: name}, nil)
 }
 

@@ -168,53 +168,27 @@ func (s *reviews) restoreMemory(rec *statedir.Record, name string) error {
 	return nil
 }
 
-// Hibernate keeps the memory of a sandbox that runs, and ends its processes: the next Start
-// restores it. If it fails the sandbox runs on, or has ended as its state says.
+// Hibernate keeps the memory of a sandbox that runs, and ends its processes: the next Start, or
+// use, restores it. If it fails the sandbox runs on, or has ended as its state says.
 func (s *reviews) Hibernate(ctx context.Context, sandboxID string) error {
 	rec, c, err := s.find(sandboxID)
+	if err == nil {
+		err = s.canKeepMemory(c)
+	}
+	if err == nil {
+		err = hasMemory(rec)
+	}
 	if err != nil {
 		return err
 	}
-	if err := s.canKeepMemory(c); err != nil {
-		return err
+	s.starter.gits.BeforeStop(ctx, rec, c)
+	req := &boot.Request{Op: boot.OpSave, Sync: true, End: true}
+	_, asked := conns.Ask(ctx, rec, req, boot.ReviewLimit)
+	if asked != nil && !kept.Hibernates(rec) { // else the shim has ended before its answer was read
+		return ofAnotherVersion(rec, asked)
 	}
-	settled, err := rec.LockConfig(ctx, boot.KillLimit) // another call has a directory too
-	if err != nil {
-		return err
-	}
-	defer settled()
-	if err := hasMemory(rec); err != nil {
-		return err
-	}
-	cow, err := kept.Dir(rec)
-	if err != nil {
-		return err
-	}
-	defer cow.Close()
-	if err := kept.Forget(rec); err != nil { // it is running: what is there is cleared
-		return err
-	}
-	into, err := kept.Make(cow, statedir.CowMemory, c)
-	if err != nil {
-		return runtime.Errorf(runtime.ErrUnavailable,
-			"make a directory for the memory of sandbox %s: %w", rec.ID(), err)
-	}
-	defer into.Close()
-	step.Reached("hibernate: directory made")
-	_, asked := conns.AskWith(ctx, rec, &boot.Request{Op: boot.OpSave, Sync: true, End: true}, into, boot.ReviewLimit)
-	if asked != nil && runtime.Class(asked) != runtime.ErrUnavailable { // else its answer was lost
-		return errors.Join(ofAnotherVersion(rec, asked), kept.Forget(rec))
-	}
-	var st unix.Stat_t
-	err = unix.Fstatat(int(into.Fd()), launch.MemoryFiles[0], &st, unix.AT_SYMLINK_NOFOLLOW)
-	if err != nil || st.Size == 0 {
-		return errors.Join(asked, kept.Forget(rec))
-	}
-	if err := rec.WaitUnlocked(ctx, boot.EndLimit); err != nil {
-		return err
-	}
-	step.Reached("hibernate: ended")
+	err = rec.WaitUnlocked(ctx, boot.EndLimit)
 	s.starter.conns.End(rec.ID())
 	s.starter.alive.Close(rec.ID())
-	return kept.Own(into, cow)
+	return err
 }

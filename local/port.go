@@ -28,7 +28,7 @@ func (e *executor) DialPort(ctx context.Context, sandboxID string, port int) (ne
 	if err != nil {
 		return nil, err
 	}
-	if err := conns.Awake(ctx, rec, e.conns.Resume); err != nil {
+	if err := e.conns.Awake(ctx, rec); err != nil {
 		return nil, err
 	}
 	c, err := dialDirect(ctx, rec, port)

@@ -1,6 +1,8 @@
 package local
 
 import (
+	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -10,6 +12,7 @@ import (
 	"wolffia/internal/host/statedir"
 	"wolffia/internal/sys/hostpath"
 	"wolffia/local/conns"
+	"wolffia/local/kept"
 	"wolffia/local/pool"
 	"wolffia/local/reposync"
 	"wolffia/runtime"
@@ -112,6 +115,16 @@ func New(opts *Options, first launch.Backend, more ...launch.Backend) (*Runtime,
 		catalog: all, engines: engines, completer: &completer{all, engines, images}, starter: start, reviews: &reviews{all, start},
 		pooled: &pooledSandboxes{all, start, pool.NewFillers(dir, wolffia, opts.Log)},
 		gits:   exec.gits, log: opts.Log,
+	}
+	shared.Wake = func(ctx context.Context, rec *statedir.Record) error {
+		if state, _, err := rec.State(); err != nil || state.Runs() || !kept.Hibernates(rec) {
+			return nil
+		}
+		err := s.Start(ctx, rec.ID())
+		if errors.Is(err, runtime.ErrConflict) && rec.HasSocket() { // another process was faster
+			err = nil
+		}
+		return err
 	}
 	return &Runtime{
 		sandboxes: s, settings: &settings{all}, reviews: s.reviews, pooledSandboxes: s.pooled, pools: pool.New(dir, poolStarter{all, s.pooled, s}),

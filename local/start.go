@@ -154,7 +154,7 @@ func (s *starter) launch(ctx context.Context, rec *statedir.Record, c *statedir.
 	if p.shim.Volumes, err = s.volumesDir(c); err != nil {
 		return err
 	}
-	memory, err := kept.Open(rec)
+	memory, err := kept.Open(rec, c)
 	if err != nil {
 		return err
 	}

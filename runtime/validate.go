@@ -245,12 +245,10 @@ func checkLifetimes(c *SandboxConfig, bad problem) {
 	}
 	switch a := c.IdleAction; a {
 	case "":
-	case IdleDestroy, IdleStop, IdlePause:
+	case IdleDestroy, IdleStop, IdlePause, IdleHibernate:
 		if c.IdleTimeout == 0 {
 			bad("idle action %s: it needs an idle timeout", a)
 		}
-	case IdleHibernate:
-		bad("idle action %s: this version cannot keep the memory of a sandbox: use pause or stop", a)
 	default:
 		bad("idle action %q: it must be destroy, stop, pause or hibernate", a)
 	}

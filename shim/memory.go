@@ -3,6 +3,7 @@ package shim
 import (
 	"errors"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
@@ -50,8 +51,9 @@ func (s *shim) notRestored(text string) error {
 	return nil
 }
 
-// save does a request to keep the sandbox's memory in dir.
-func (s *shim) save(dir *os.File, req *boot.Request) error {
+// save does a request to keep the sandbox's memory in dir. With End, the processes end unless busy
+// returns true once the memory is kept: then that is not used.
+func (s *shim) save(dir *os.File, req *boot.Request, busy func() bool) error {
 	first := req.Review
 	if s.inst.Save == nil {
 		return runtime.Errorf(runtime.ErrUnsupported, "memory is kept by --runtime gvisor only")
@@ -82,11 +84,39 @@ func (s *shim) save(dir *os.File, req *boot.Request) error {
 		if err := unix.Fstat(int(dir.Fd()), &st); err != nil || st.Nlink == 0 {
 			return errors.Join(err, runtime.Errorf(runtime.ErrConflict, "the directory for the memory was removed"))
 		}
+		if req.End && busy() {
+			return unix.Unlinkat(int(dir.Fd()), launch.MemoryFiles[0], 0)
+		}
 		if req.End {
 			s.end(statedir.Status{State: runtime.StateStopped, Reason: hibernated}, 0)
 		}
 		return nil
 	})
+}
+
+// hibernate keeps the sandbox's memory in its run directory, and ends all processes. idle says that
+// it was not used: if it is used now, it runs on.
+func (s *shim) hibernate(idle bool) error {
+	busy := func() bool {
+		used, _ := s.relay.usage()
+		return idle && used
+	}
+	if busy() {
+		return nil
+	}
+	path := filepath.Join(s.boot.Run, statedir.CowMemory)
+	for _, name := range launch.MemoryFiles { // of a save that has failed
+		_ = os.Remove(filepath.Join(path, name))
+	}
+	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return runtime.WithClass(runtime.ErrUnavailable, err)
+	}
+	dir, err := os.OpenFile(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return runtime.WithClass(runtime.ErrUnavailable, err)
+	}
+	defer dir.Close()
+	return s.save(dir, &boot.Request{Sync: true, End: true}, busy)
 }
 
 // hibernated is why a sandbox ended whose memory was kept for the next start.

@@ -126,6 +126,8 @@ func (s *shim) idle() {
 		if err = s.pause(true); err == nil && s.pauses.on() {
 			s.group.Reclaim()
 		}
+	case runtime.IdleHibernate:
+		err = s.hibernate(true)
 	default:
 		err = errors.New("it is not known")
 	}

@@ -46,8 +46,9 @@ such as /tmp goes. wolffia start starts them again.`,
 }
 
 func pauseCommand(h *host.Host) *cobra.Command {
-	return &cobra.Command{
-		Use:   "pause SANDBOX...",
+	var hibernate bool
+	cmd := &cobra.Command{
+		Use:   "pause [--hibernate] SANDBOX...",
 		Short: "Have the processes of sandboxes stand still",
 		Long: `Have the processes of sandboxes stand still until wolffia resume. What they have
 in memory stays, and so do open connections. Time-outs of commands and the idle
@@ -55,10 +56,20 @@ timeout do not count meanwhile, the time to live does. Commands, sessions, files
 and ports are refused until then; diff and apply work, and stop and rm end it.
 
 With bubblewrap the sandbox needs a control group of its own: one that has
-limits, or was made with --idle-action pause, has it.`,
+limits, or was made with --idle-action pause, has it.
+
+With --hibernate their memory goes to the disk, and the processes end. The next
+command, or start, brings them back. stop gives the memory up.`,
 		Args: cobra.MinimumNArgs(1),
-		RunE: h.Each(func(ctx context.Context, rt *local.Runtime, ref string) error { return rt.Pause(ctx, ref) }),
+		RunE: h.Each(func(ctx context.Context, rt *local.Runtime, ref string) error {
+			if hibernate {
+				return rt.Hibernate(ctx, ref)
+			}
+			return rt.Pause(ctx, ref)
+		}),
 	}
+	cmd.Flags().BoolVar(&hibernate, "hibernate", false, "keep their memory on the disk, and end the processes (--runtime gvisor)")
+	return cmd
 }
 
 func resumeCommand(h *host.Host) *cobra.Command {

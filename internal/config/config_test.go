@@ -126,6 +126,7 @@ func TestBindings(t *testing.T) {
 		{"disk", "disk: 1", "disk: 2", "2 is more than 1"},
 		{"ttl", "ttl: 1", "ttl: 2", "2 is more than 1"},
 		{"idle-timeout", "idle-timeout: 1", "idle-timeout: 2", "2 is more than 1"},
+		{"idle-action", "idle-timeout: 1\nidle-action: stop", "idle-action: hibernate", "hibernate gives more than stop"},
 		{"timeout", "timeout: 1", "timeout: 2", "2 is more than 1"},
 		{"mount", "", "mount: [/etc]", "may not set it, since it shows a directory without rules"},
 		{"mount", "mount: [/etc]", "mount: [/etc]", "may not set it"},

@@ -26,6 +26,8 @@ import (
 type Conns struct {
 	*Table[*Conn]
 	Resume bool // a paused sandbox is resumed
+	// Wake starts a sandbox that hibernates; nil: none does.
+	Wake func(context.Context, *statedir.Record) error
 }
 
 // mostBlocking is how many connections of a process have a thread each that reads, which answers
@@ -139,7 +141,7 @@ func (c *Conn) Close() error {
 
 // To returns the connection to a sandbox that is not paused. One that has ended is replaced.
 func (s *Conns) To(ctx context.Context, rec *statedir.Record) (*client.Conn, error) {
-	if err := Awake(ctx, rec, s.Resume); err != nil {
+	if err := s.Awake(ctx, rec); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()

@@ -21,6 +21,16 @@ func AskPause(ctx context.Context, rec *statedir.Record, op string) error {
 	return OrExpired(rec, err)
 }
 
+// Awake starts a sandbox that hibernates, and resumes one that is paused as [Awake] does.
+func (s *Conns) Awake(ctx context.Context, rec *statedir.Record) error {
+	if s.Wake != nil && !rec.HasSocket() {
+		if err := s.Wake(ctx, rec); err != nil {
+			return err
+		}
+	}
+	return Awake(ctx, rec, s.Resume)
+}
+
 // Awake returns the error for using a paused sandbox. One that was paused since it was not used is
 // resumed; with anyway each is.
 func Awake(ctx context.Context, rec *statedir.Record, anyway bool) error {

@@ -148,14 +148,10 @@ func Copy(rec *statedir.Record, from, to, name string) error {
 	return nil
 }
 
-// Open opens launch.MemoryFiles of the memory that the next start of a sandbox restores; nil:
-// it restores none. The caller closes them. The caller holds the sandbox's lock.
-func Open(rec *statedir.Record) (files []*os.File, err error) {
-	path := statedir.Cow(rec.Run())
-	cow, err := os.OpenFile(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
+// Open opens launch.MemoryFiles of the memory that the next start of a sandbox restores: that of a
+// snapshot, or the one with which it hibernates; nil: none. The caller closes them. The caller holds
+// the sandbox's lock.
+func Open(rec *statedir.Record, c *statedir.Config) (files []*os.File, err error) {
 	defer func() {
 		if err != nil {
 			closeAll(files)
@@ -163,11 +159,26 @@ func Open(rec *statedir.Record) (files []*os.File, err error) {
 				"kept memory of sandbox %s: %w: wolffia stop %[1]s gives it up", rec.ID(), err)
 		}
 	}()
-	if err != nil {
-		return nil, err
+	for _, path := range []string{statedir.Cow(rec.Run()), rec.Run()} {
+		in, err := os.OpenFile(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		files, err = openIn(in, c)
+		_ = in.Close()
+		if files != nil || err != nil {
+			return files, err
+		}
 	}
-	defer cow.Close()
-	dir, err := next(cow)
+	return nil, nil
+}
+
+// openIn is Open for the directory that statedir.CowMemory is in, or will be.
+func openIn(in *os.File, c *statedir.Config) (files []*os.File, err error) {
+	dir, err := next(in)
 	if err != nil || dir == nil {
 		return nil, err
 	}
@@ -178,18 +189,24 @@ func Open(rec *statedir.Record) (files []*os.File, err error) {
 			access = unix.O_RDWR
 		}
 		fd, err := unix.Openat(int(dir.Fd()), name, access|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+		if errors.Is(err, unix.ENOENT) && i == 0 { // it was not completed
+			return nil, rmtree.Remove(in, statedir.CowMemory)
+		}
 		if err != nil {
 			return files, fmt.Errorf("%s: %w", name, err)
 		}
 		files = append(files, os.NewFile(uintptr(fd), name))
-	}
-	record, err := files[0].Stat()
-	if err != nil {
-		return files, err
-	}
-	if record.Size() == 0 { // a start has restored it
-		closeAll(files)
-		return nil, rmtree.Remove(cow, statedir.CowMemory)
+		var st unix.Stat_t
+		if err := unix.Fstat(fd, &st); err != nil {
+			return files, err
+		}
+		if st.Mode&unix.S_IFMT != unix.S_IFREG || int(st.Uid) != os.Geteuid() && int(st.Uid) != c.DroppedUID {
+			return files, fmt.Errorf("%s: is of another user, or not a regular file", name)
+		}
+		if i == 0 && st.Size == 0 { // a start has restored it
+			closeAll(files)
+			return nil, rmtree.Remove(in, statedir.CowMemory)
+		}
 	}
 	return files, nil
 }
@@ -217,18 +234,27 @@ func next(cow *os.File) (*os.File, error) {
 // Exists reports whether the next start of a sandbox may restore a memory.
 func Exists(rec *statedir.Record) bool {
 	_, err := os.Lstat(filepath.Join(statedir.Cow(rec.Run()), statedir.CowMemory))
-	return err == nil
+	return err == nil || Hibernates(rec)
+}
+
+// Hibernates reports whether a sandbox that does not run has kept its memory as it ended.
+func Hibernates(rec *statedir.Record) bool {
+	info, err := os.Lstat(filepath.Join(rec.Run(), statedir.CowMemory, launch.MemoryFiles[0]))
+	return err == nil && info.Size() > 0
 }
 
 // Forget removes the memory that the next start of a sandbox would restore. The caller holds
 // the sandbox's lock.
 func Forget(rec *statedir.Record) error {
-	err := rmtree.RemovePath(statedir.Cow(rec.Run()), statedir.CowMemory)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	err := errors.Join(rmtree.RemovePath(statedir.Cow(rec.Run()), statedir.CowMemory), Wake(rec))
+	if err != nil {
 		return runtime.Errorf(runtime.ErrUnavailable, "remove the kept memory of sandbox %s: %w", rec.ID(), err)
 	}
 	return nil
 }
+
+// Wake removes the memory with which a sandbox hibernates, as Forget.
+func Wake(rec *statedir.Record) error { return rmtree.RemovePath(rec.Run(), statedir.CowMemory) }
 
 func closeAll(files []*os.File) {
 	for _, f := range files {

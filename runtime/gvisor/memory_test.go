@@ -3,6 +3,7 @@ package gvisor_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -154,4 +155,125 @@ func TestForksWithMemory(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A snapshot brings back all of a stopped sandbox, also twice, and also if the host has edited files meanwhile. What was
+// open and is removed is named, the memory stays, and a stop gives it up.
+func TestSnapshotWithMemory(t *testing.T) {
+	testenv.Both(t)
+	need(t)
+	c := newCLI(t)
+	id := c.run("create", "--runtime", "gvisor", "--name", "box")
+	c.startServer("box")
+	c.is("box", ask, "hit 1")
+	host := func(name, content string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(c.codebase, name), []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.in("box", `X=5; echo one >open; echo two >edited; echo three >gone; exec 5<open 6<edited 7<gone; rm gone; sleep 1000 | cat | cat &
+echo here >/tmp/t; echo shm >/dev/shm/s; (sleep 3; echo over >/tmp/timer) & true`)
+	c.run("snapshot", "create", "--memory", "box", "one")
+	c.fails("already", "snapshot", "create", "--memory", "box", "one")
+	if list := c.run("snapshot", "ls", "box"); !strings.Contains(list, "yes") {
+		t.Errorf("snapshot ls: %s", list)
+	}
+	c.is("box", "X=6; echo $X", "6")
+	c.fails("stop it", "snapshot", "restore", "box", "one")
+	for range 2 {
+		c.run("stop", "box")
+		c.run("snapshot", "restore", "box", "one")
+		host("edited", "by the host\n")
+		c.run("start", "box")
+		c.is("box", `echo $X $(cat /tmp/t /dev/shm/s) $(jobs | grep -c "Running *sleep 1000 | cat | cat")`, "5 here shm 1")
+		c.is("box", "cat <&5 <&7; until [ -e /tmp/timer ]; do sleep 0.1; done; cat /tmp/timer edited", "three\nover\nby the host")
+		c.is("box", ask, "hit 2")
+	}
+	if err := os.Rename(filepath.Join(c.codebase, "open"), filepath.Join(c.codebase, "away")); err != nil {
+		t.Fatal(err)
+	}
+	c.run("stop", "box")
+	c.run("snapshot", "restore", "box", "one")
+	c.fails(filepath.Join(c.codebase, "open"), "start", "box")
+	host("open", "new\n")
+	c.run("start", "box")
+	c.is("box", "cat <&5; echo $X", "new\n5")
+
+	c.run("stop", "box")
+	c.run("snapshot", "restore", "box", "one")
+	c.run("stop", "box") // gives it up
+	c.run("start", "box")
+	c.is("box", "echo $X.", ".")
+	memory := filepath.Join(c.dir, "state/sandboxes", id, "cow/snapshots/one/memory")
+	st, err := os.Stat(memory)
+	if err != nil || st.Mode().Perm() != 0o700 {
+		t.Errorf("%s: got %v, %v; want mode 0700", memory, st, err)
+	}
+	// Damaged in one place after the other, it is refused, in time.
+	for _, name := range []string{"pages_meta.img", "checkpoint.img", "config.json"} {
+		c.run("stop", "box")
+		file := filepath.Join(memory, name)
+		if err := errors.Join(os.Chmod(file, 0o600), os.Truncate(file, 100)); err != nil {
+			t.Fatal(err)
+		}
+		c.run("snapshot", "restore", "box", "one")
+		c.fails("", "start", "box")
+		c.run("stop", "box")
+		c.run("start", "box")
+	}
+	c.run("snapshot", "rm", "box", "one")
+	if _, err := os.Stat(memory); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("after snapshot rm: %v", err)
+	}
+}
+
+// A sandbox that hibernates has no process and all of its memory, and the next command brings it back.
+func TestHibernate(t *testing.T) {
+	testenv.Both(t)
+	need(t)
+	c := newCLI(t)
+	id := c.run("create", "--runtime", "gvisor", "--name", "box", "--cow")
+	c.startServer("box")
+	c.in("box", "X=5; echo mine >own")
+	for hit := range 2 {
+		c.is("box", ask, fmt.Sprintf("hit %d", hit+1))
+		c.run("pause", "--hibernate", "box")
+		if list := c.run("ls"); !strings.Contains(list, "stopped") {
+			t.Errorf("ls: %s", list)
+		}
+		if left := partsOf(t, id); len(left) > 0 {
+			t.Errorf("processes of one that hibernates: %v", left)
+		}
+		c.is("box", "echo $X $(cat own)", "5 mine")
+	}
+	if _, err := os.Stat(filepath.Join(c.dir, "state/sandboxes", id, "run/memory")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the memory of one that runs: %v", err)
+	}
+	c.run("pause", "--hibernate", "box")
+	c.run("stop", "box")
+	c.fails("is not running", "exec", "box", "--", "true")
+	c.run("start", "box")
+	c.is("box", "echo $X. $(cat own)", ". mine")
+}
+
+// Who keeps no memory says so by name.
+func TestMemoryRefused(t *testing.T) {
+	testenv.Both(t)
+	need(t)
+	c := newCLI(t)
+	for want, args := range map[string][]string{
+		"--runtime gvisor only": {"--runtime", "bwrap"},
+		"the host's network":    {"--runtime", "gvisor", "--network", "host"},
+	} {
+		id := c.run(append([]string{"create"}, args...)...)
+		c.fails(want, "fork", "--memory", id)
+		c.fails(want, "snapshot", "create", "--memory", id, "one")
+		c.fails(want, "pause", "--hibernate", id)
+		c.run("exec", id, "--", "true")
+	}
+	c.fails("--runtime gvisor only", "create", "--idle-timeout", "1h", "--idle-action", "hibernate")
+	id := c.run("create", "--runtime", "gvisor")
+	c.run("stop", id)
+	c.fails("does not run", "fork", "--memory", id)
 }

@@ -365,7 +365,7 @@ func idleActionRefused(e *env) {
 	for _, c := range []runtime.SandboxConfig{
 		{IdleAction: runtime.IdlePause},
 		{IdleTimeout: late, IdleAction: "sleep"},
-		{IdleTimeout: late, IdleAction: runtime.IdleHibernate},
+		{IdleAction: runtime.IdleHibernate},
 	} {
 		_, err := e.rt.Create(e.Ctx, &c)
 		e.Wrong(fmt.Sprintf("idle action %s", c.IdleAction), err, runtime.ErrInvalid)

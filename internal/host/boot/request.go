@@ -39,7 +39,8 @@ const (
 	OpPause   = "pause"   // have all processes stand still; of a sandbox that is paused: nothing
 	OpResume  = "resume"  // have them run on; of one that runs: nothing
 	// keep the sandbox's memory in the empty directory whose descriptor comes with the request;
-	// with Review, the tree server does that first, while nothing runs
+	// with Review, the tree server does that first, while nothing runs. With End no descriptor
+	// comes: it hibernates
 	OpSave = "save"
 )
 
