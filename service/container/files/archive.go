@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"wolffia/internal/filecall"
-	"wolffia/internal/fileclient"
 	"wolffia/ops"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
@@ -31,14 +30,9 @@ type Stat struct {
 // linkLimit bounds the making of a link.
 const linkLimit = 10 * time.Second
 
-// do does a file operation in a sandbox, on absolute paths.
-func do(ctx context.Context, in *service.Inside, q *filecall.Request) (*filecall.Reply, error) {
-	return in.Files().Client.Do(ctx, fileclient.Place{Sandbox: in.Sandbox().ID, Dir: "/"}, q, nil, 1<<20)
-}
-
 // Describe describes the file at a path, which is absolute.
 func Describe(ctx context.Context, in *service.Inside, name string) (*Stat, error) {
-	reply, err := do(ctx, in, &filecall.Request{Op: filecall.OpInfo, Paths: []string{path.Join("/", name)}})
+	reply, err := in.Files().Do(ctx, &filecall.Request{Op: filecall.OpInfo, Paths: []string{path.Join("/", name)}})
 	if err != nil || len(reply.Infos) == 0 {
 		return nil, runtime.Errorf(runtime.ErrNotFound, "Could not find the file %s in container %s", name,
 			in.Sandbox().ContainerName())
@@ -110,10 +104,8 @@ func Put(ctx context.Context, in *service.Inside, dir string, r io.Reader) error
 		switch h.Typeflag {
 		case tar.TypeDir:
 			if path.Join("/", h.Name) != "/" {
-				_, err = do(ctx, in, &filecall.Request{
-					Op:    filecall.OpMkdir,
-					Modes: map[string]filecall.Mode{name: mode},
-				})
+				modes := map[string]filecall.Mode{name: mode}
+				_, err = in.Files().Do(ctx, &filecall.Request{Op: filecall.OpMkdir, Modes: modes})
 			}
 		case tar.TypeReg:
 			err = in.Files().Write(ctx, name, mode, archive)
