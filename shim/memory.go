@@ -88,7 +88,12 @@ func (s *shim) save(dir *os.File, req *boot.Request, busy func() bool) error {
 			return unix.Unlinkat(int(dir.Fd()), launch.MemoryFiles[0], 0)
 		}
 		if req.End {
-			s.end(statedir.Status{State: runtime.StateStopped, Reason: hibernated}, 0)
+			s.mu.Lock()
+			if s.outcome == nil {
+				s.outcome = &statedir.Status{State: runtime.StateStopped, Reason: hibernated}
+			}
+			s.mu.Unlock()
+			_ = s.inst.Kill() // PID 1, which stands still, cannot be asked
 		}
 		return nil
 	})

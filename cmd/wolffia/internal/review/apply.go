@@ -156,6 +156,9 @@ Processes and sessions are not copied.`,
 			for _, s := range all {
 				_, err = h.Out.WriteString(s.ID + "\n")
 			}
+			if o.Memory {
+				warnShared(ctx, h, rt, all[0].ID)
+			}
 			return err
 		}),
 	}
@@ -173,6 +176,20 @@ func snapshotRow(s runtime.Snapshot) []any {
 		memory = "yes"
 	}
 	return []any{console.Printable(s.Name), console.Age(s.CreatedAt), memory}
+}
+
+// warnShared says what a fork with memory shares with its parent.
+func warnShared(ctx context.Context, h *host.Host, rt *local.Runtime, id string) {
+	d, err := rt.Inspect(ctx, id)
+	if err != nil {
+		return // it was removed
+	}
+	if d.CodebasePath != "" && !d.CopyOnWrite {
+		h.Warn("the forks share the codebase %s with the sandbox: a sandbox with --cow has forks with their own", d.CodebasePath)
+	}
+	if len(d.Config.Volumes)+len(d.Config.Mounts) > 0 {
+		h.Warn("the forks share volumes, homes, caches and mounts with the sandbox")
+	}
 }
 
 // startForks starts all of some sandboxes, or leaves none.
