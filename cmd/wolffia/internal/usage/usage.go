@@ -224,7 +224,6 @@ var OtherWords = map[string]string{
 	"tag":     "wolffia image tag IMAGE NAME",
 	"buildx":  "wolffia build",
 	"login":   "wolffia shell SANDBOX, or docker login for a registry: its credentials count here",
-	"pause":   "wolffia stop, or wolffia snapshot create",
 	"pull":    "wolffia image pull",
 	"remove":  "wolffia rm",
 	"restart": "wolffia stop, then wolffia start",
