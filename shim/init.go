@@ -21,14 +21,16 @@ type instance struct {
 	*launch.Instance
 	pid1    func() hostInit // findInit, once
 	killed  atomic.Bool     // PID 1 was, by kill
-	gone    chan struct{}   // closed when the backend has ended
+	ended   chan struct{}   // closed when the backend's process has ended
+	gone    chan struct{}   // closed when also PID 1 and what the backend has left have ended
 	stderr  *tail           // of the backend and PID 1
 	drained chan struct{}   // closed at the end of their error output
 }
 
 // watch reads the error output and waits for the end, in the background.
 func (i *instance) watch() {
-	i.gone, i.stderr, i.drained = make(chan struct{}), newTail(os.Stderr), make(chan struct{})
+	i.ended, i.gone, i.drained = make(chan struct{}), make(chan struct{}), make(chan struct{})
+	i.stderr = newTail(os.Stderr)
 	go func() { // ends with the backend
 		// few have any
 		_, _ = io.CopyBuffer(i.stderr, struct{ io.Reader }{i.Stderr}, make([]byte, 4<<10))
@@ -36,6 +38,7 @@ func (i *instance) watch() {
 	}()
 	go func() { // ends with the backend
 		_ = i.Wait()
+		close(i.ended)
 		i.reap()
 		killOrphans()
 		close(i.gone)

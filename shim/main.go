@@ -139,6 +139,7 @@ func (s *shim) run(backend launch.Backend) error {
 	defer goruntime.KeepAlive(listener) // else it is closed
 	go s.accept(int(listener.Fd()))     // ends with the process
 	go s.watchPlace()                   // ends with the sandbox, or the process
+	go s.letEnd()                       // ends with the sandbox
 	if s.pooled == nil {
 		s.finishStart(&s.boot.Config, os.NewFile(boot.FDConfig, "config.json"), os.NewFile(boot.FDAlive, "alive"))
 		s.inst.pid1() // the end needs it

@@ -29,6 +29,8 @@ type pauses struct {
 	// idle is set before a pause of an unused sandbox checks once more that it is not used. A
 	// request that uses it says so first, and then calls wake.
 	idle atomic.Bool
+	// over is set before letEnd thaws the control group: what a pause freezes then, it thaws itself.
+	over atomic.Bool
 
 	mu  sync.Mutex
 	now statedir.Pause // guarded by mu
@@ -48,9 +50,27 @@ func (s *shim) freezer() (freeze, thaw func() error, err error) {
 	case s.inst.Pause != nil:
 		return s.inst.Pause, s.inst.Resume, nil
 	case s.group.CanFreeze():
-		return func() error { return s.group.Freeze(freezeLimit) }, s.group.Thaw, nil
+		return func() error {
+			if err := s.group.Freeze(freezeLimit); err != nil || !s.pauses.over.Load() {
+				return err
+			}
+			return errors.Join(errors.New("it ends"), s.group.Thaw())
+		}, s.group.Thaw, nil
 	}
 	return nil, nil, runtime.Errorf(runtime.ErrUnsupported, "the sandbox has no control group of its own, by which it could be paused: make it with a limit, such as --pids 10000, or with --runtime gvisor; wolffia doctor says whether there are control groups")
+}
+
+// letEnd thaws the control group when the backend or PID 1 has ended. In version 1 no signal ends
+// what is frozen, or what has a fatal signal and is frozen before it gets a processor.
+func (s *shim) letEnd() {
+	select {
+	case <-s.inst.ended:
+	case <-s.net.over:
+	}
+	s.pauses.over.Store(true)
+	if err := s.group.Thaw(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
 }
 
 // pause has all processes stand still until resume, and records it. idle says that the sandbox was

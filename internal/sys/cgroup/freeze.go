@@ -51,15 +51,22 @@ const frozenPoll = time.Millisecond
 // Freeze stops all processes of the group but its servers, and returns when they stand still. If
 // that takes longer than limit they run on.
 func (g *Group) Freeze(limit time.Duration) error {
-	file, freeze, _ := g.freezer()
+	file, freeze, thaw := g.freezer()
 	end := time.Now().Add(limit)
 	err := write(file, freeze)
 	if err == nil && freeze == "1" {
 		err = awaitFrozen(filepath.Join(filepath.Dir(file), "cgroup.events"), end)
 	} else if err == nil {
-		for strings.TrimSpace(read(file)) != freeze && err == nil {
-			if time.Sleep(frozenPoll); time.Now().After(end) {
+		for frozen := false; !frozen && err == nil; {
+			switch state := strings.TrimSpace(read(file)); {
+			case state == freeze:
+				frozen = true
+			case state == thaw || state == "":
+				err = errors.New("another process has thawed or removed it")
+			case time.Now().After(end):
 				err = errors.New("its processes do not stop")
+			default:
+				time.Sleep(frozenPoll)
 			}
 		}
 	}
