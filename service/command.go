@@ -28,6 +28,9 @@ type Inside struct {
 
 // notRunning returns the error for using a sandbox that does not run.
 func notRunning(b *Sandbox) error {
+	if b.State == runtime.StatePaused {
+		return runtime.Errorf(runtime.ErrConflict, "sandbox %s is paused: resume it", b.ID)
+	}
 	return runtime.Errorf(runtime.ErrConflict, "sandbox %s is not running: it is %s", b.ID, b.State)
 }
 

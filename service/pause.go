@@ -62,7 +62,7 @@ func (s *Service) Freeze(ctx context.Context, caller Caller, id string) (frozen 
 	}
 	ctx, cancel := whole(ctx)
 	defer cancel()
-	if err = s.rt.Pause(ctx, in.box.ID); !errors.Is(err, runtime.ErrUnsupported) {
+	if err = in.Pause(ctx); !errors.Is(err, runtime.ErrUnsupported) {
 		return err == nil, err
 	}
 	if err := s.rt.Stop(ctx, in.box.ID); err != nil {
@@ -70,6 +70,29 @@ func (s *Service) Freeze(ctx context.Context, caller Caller, id string) (frozen 
 	}
 	s.forget(in.box.ID)
 	return false, nil
+}
+
+// Pause has the sandbox's processes stand still until [Service.Thaw].
+// [runtime.ErrUnsupported] if the runtime cannot do that.
+func (i *Inside) Pause(ctx context.Context) error {
+	ctx, cancel := whole(ctx)
+	defer cancel()
+	return i.service.rt.Pause(ctx, i.box.ID)
+}
+
+// Thaw has the processes of a paused sandbox run on; those of a running one do. One that has no
+// processes is [runtime.ErrConflict].
+func (s *Service) Thaw(ctx context.Context, caller Caller, id string) (*Sandbox, error) {
+	b, err := s.Get(ctx, caller, id)
+	if err != nil {
+		return nil, err
+	}
+	if !b.State.Runs() {
+		return nil, notRunning(b)
+	}
+	ctx, cancel := whole(ctx)
+	defer cancel()
+	return b, s.thaw(ctx, b)
 }
 
 // thaw has the processes of a paused sandbox run on, and does what a service before this one may

@@ -42,8 +42,12 @@ var calls = map[string]call{
 	"changeNetwork":  typed[egressReply](smallBody, "replace what a sandbox with a filtered network can reach", (*Server).changeNetwork),
 	"destroySandbox": typed[destroyReply](smallBody, "destroy a sandbox", (*Server).destroySandbox),
 	"findSandbox":    typed[registry.Metadata](smallBody, "return the owner's sandbox", (*Server).findSandbox),
-	"touchSandbox":   typed[touchReply](smallBody, "restart a sandbox's idle time, and set its time to live", (*Server).touchSandbox),
-	"executeBash":    typed[bashDocument](commandBody, "evaluate a command in the owner's shell", (*Server).executeBash),
+	"pauseSandbox": inside[touchReply](smallBody,
+		"have the processes of a sandbox stand still, if its runtime can", pauseSandbox),
+	"resumeSandbox": with[touchReply](smallBody,
+		"have the processes of a paused sandbox run on", (*service.Service).Thaw, resumed),
+	"touchSandbox": typed[touchReply](smallBody, "restart a sandbox's idle time, and set its time to live", (*Server).touchSandbox),
+	"executeBash":  typed[bashDocument](commandBody, "evaluate a command in the owner's shell", (*Server).executeBash),
 	"streamBash": inside[outputEvent](commandBody,
 		"evaluate a command, and send its output as it comes", streamBash),
 	"cancelOperation": typed[cancelReply](smallBody, "interrupt a command", (*Server).cancelOperation),
@@ -237,6 +241,14 @@ func (s *Server) touchSandbox(ctx context.Context, e *entry, r *touchRequest) (i
 	}
 	err := s.service.Owned().TouchSandbox(ctx, r.Owner, r.SandboxID, ttl)
 	return http.StatusOK, touchReply{r.SandboxID}, err
+}
+
+func pauseSandbox(ctx context.Context, i *service.Inside, r *ownerRequest) (any, error) {
+	return touchReply{r.SandboxID}, i.Pause(ctx)
+}
+
+func resumed(_ context.Context, _ *service.Sandbox, r *ownerRequest) (any, error) {
+	return touchReply{r.SandboxID}, nil
 }
 
 type touchReply struct {

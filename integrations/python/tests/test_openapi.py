@@ -67,6 +67,8 @@ def drive(c: Client) -> None:
     for simple in (c.find, c.list, c.running, c.owners, box.destroy, box.fork, box.snapshots):
         simple()
     box.touch(1)
+    box.pause()
+    box.resume()
     box.change_network({})
     box.run(["true"], cwd="/", env={}, stdin="x", user="u", timeout=1, max_bytes=1)
     list(box.stream(["true"], cwd="/", env={}, user="u", timeout=1))

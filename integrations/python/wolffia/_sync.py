@@ -189,6 +189,14 @@ class Sandbox:
         """Restarts the idle time, and sets the time to live from now on; 0: none; None: unchanged."""
         self._call("touchSandbox", ttlMs=0 if ttl == 0 else ms(ttl))
 
+    def pause(self) -> None:
+        """Has all processes stand still, with what they have in memory. UnsupportedError where that is impossible."""
+        self._call("pauseSandbox")
+
+    def resume(self) -> None:
+        """Ends a pause; a running sandbox runs on."""
+        self._call("resumeSandbox")
+
     def change_network(self, egress: JSON) -> JSON:
         """Replaces what a sandbox with a filtered network can reach; {}: nothing. It is in force at the return."""
         changed: JSON = (self._call("changeNetwork", egress=egress))["egress"]

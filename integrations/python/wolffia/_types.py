@@ -190,6 +190,7 @@ class JobOutput:
 class Snapshot:
     name: str
     created_at: str = ""
+    memory: bool = False
 
 
 def paths64(paths: Iterable[str | bytes]) -> JSON:

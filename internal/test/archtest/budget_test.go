@@ -31,9 +31,9 @@ var (
 		"perm":                   3580,
 		"policy":                 2100,
 		"runtime":                2186,
-		"service":                4099,
+		"service":                4108,
 		"service/opensandbox":    3260,
-		"service/server":         2300,
+		"service/server":         2305,
 		"session":                6293,
 		"shim":                   4429,
 	}
