@@ -84,8 +84,12 @@ type State string
 const (
 	Created State = "created"
 	Running State = "running"
+	Paused  State = "paused" // as runtime.StatePaused
 	Exited  State = "exited"
 )
+
+// Runs reports whether the main process exists.
+func (s State) Runs() bool { return s == Running || s == Paused }
 
 // A Container describes a container at one moment.
 type Container struct {
@@ -295,6 +299,10 @@ func (e *Engine) observe(ctx context.Context, caller service.Caller, b *service.
 		return nil
 	}
 	c := &Container{Sandbox: b, record: *r}
+	if b.State == runtime.StatePaused && !r.Started.IsZero() && r.Exit == nil { // a look would wake it
+		c.State = Paused
+		return c
+	}
 	exit, running := e.exitOf(ctx, caller, c)
 	switch {
 	case r.Started.IsZero():
@@ -320,11 +328,11 @@ func (e *Engine) Remove(ctx context.Context, caller service.Caller, ref string, 
 	if err != nil {
 		return err
 	}
-	if c.State == Running && !force {
+	if c.State.Runs() && !force {
 		return runtime.Errorf(runtime.ErrConflict,
-			"cannot remove container %q: container is running: stop the container before removing or force remove", "/"+c.Name())
+			"cannot remove container %q: container is %s: stop the container before removing or force remove", "/"+c.Name(), c.State)
 	}
-	return e.destroy(ctx, caller, c, c.State != Running)
+	return e.destroy(ctx, caller, c, !c.State.Runs())
 }
 
 // logsLimit is how long the removal of a container waits for those who read its logs.
@@ -367,7 +375,10 @@ func (e *Engine) Inside(ctx context.Context, caller service.Caller, c *Container
 // Running returns a handle on a container whose main process runs; another one is
 // [runtime.ErrConflict].
 func (e *Engine) Running(ctx context.Context, caller service.Caller, c *Container) (*service.Inside, error) {
-	if c.State != Running {
+	switch {
+	case c.State == Paused && !c.Sandbox.Usable():
+		return nil, runtime.Errorf(runtime.ErrConflict, "container %s is paused: unpause it first", c.ID())
+	case !c.State.Runs():
 		return nil, runtime.Errorf(runtime.ErrConflict, "container %s is not running", c.ID())
 	}
 	return e.service.Inside(ctx, caller, c.Sandbox.ID)

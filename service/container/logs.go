@@ -98,7 +98,7 @@ type Attachment struct {
 // Attach attaches a client to a container, which may not run yet. The caller calls Leave.
 func (e *Engine) Attach(caller service.Caller, c *Container) *Attachment {
 	a := &Attachment{engine: e, caller: caller, container: c}
-	if c.State != Running {
+	if !c.State.Runs() {
 		a.main = e.next(c.Sandbox.ID)
 		a.held.Process, a.held.past = a.main.view(true, true, true)
 	}

@@ -63,12 +63,14 @@ func TestLook(t *testing.T) {
 		started time.Time
 		by      holder
 		want    State // empty: it is removed
+		box     runtime.State
 	}{
-		"the client has gone":         {context.Canceled, long, dead, Running},
-		"it is being started":         {runtime.ErrNotFound, time.Now(), self(), Running},
-		"it has gone":                 {runtime.ErrNotFound, long, self(), ""},
-		"its starter was killed":      {runtime.ErrNotFound, time.Now(), dead, ""},
-		"the host has no answer here": {runtime.ErrUnavailable, long, dead, Running},
+		"the client has gone":         {context.Canceled, long, dead, Running, runtime.StateRunning},
+		"it is being started":         {runtime.ErrNotFound, time.Now(), self(), Running, runtime.StateRunning},
+		"it has gone":                 {runtime.ErrNotFound, long, self(), "", runtime.StateRunning},
+		"its starter was killed":      {runtime.ErrNotFound, time.Now(), dead, "", runtime.StateRunning},
+		"it is paused":                {runtime.ErrConflict, long, self(), Paused, runtime.StatePaused},
+		"the host has no answer here": {runtime.ErrUnavailable, long, dead, Running, runtime.StateRunning},
 	} {
 		r := &record{Started: c.started, Kind: byJob, Holder: c.by}
 		r.HostConfig.AutoRemove = true
@@ -76,7 +78,7 @@ func TestLook(t *testing.T) {
 		if err := r.put(labels); err != nil {
 			t.Fatal(err)
 		}
-		h := &host{jobs: c.jobs, boxes: []*runtime.Sandbox{{ID: "0123456789ab", State: runtime.StateRunning, Labels: labels}}}
+		h := &host{jobs: c.jobs, boxes: []*runtime.Sandbox{{ID: "0123456789ab", State: c.box, Labels: labels}}}
 		e := New(service.New(h, nil), &Options{})
 		list, err := e.List(t.Context(), service.Caller{All: true})
 		if err != nil {

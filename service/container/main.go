@@ -31,10 +31,19 @@ func (c *Container) starting() bool { return time.Since(c.Started) < startGrace 
 // exitOf returns how a container's main process has ended; running: it has not, as far as is
 // known.
 func (e *Engine) exitOf(ctx context.Context, caller service.Caller, c *Container) (exit Exit, running bool) {
-	exit = Exit{lost, time.Now()}
 	if c.record.Exit != nil {
 		return *c.record.Exit, false
 	}
+	if exit, running = e.ended(ctx, caller, c); !running { // the error may be that of a pause
+		b, err := e.service.Get(ctx, caller, c.Sandbox.ID)
+		running = err == nil && b.State == runtime.StatePaused
+	}
+	return exit, running
+}
+
+// ended is exitOf for a main process whose end is not recorded.
+func (e *Engine) ended(ctx context.Context, caller service.Caller, c *Container) (exit Exit, running bool) {
+	exit = Exit{lost, time.Now()}
 	in, err := e.service.Inside(ctx, caller, c.Sandbox.ID)
 	if err != nil {
 		return exit, !gone(err)
@@ -131,8 +140,11 @@ var errRunning = runtime.Errorf(runtime.ErrExists, "the container is already run
 // claim makes a container one that runs, before its main process begins; another caller cannot
 // then. A container that runs is [runtime.ErrExists].
 func (e *Engine) claim(ctx context.Context, caller service.Caller, c *Container, by kind) error {
-	if c.State == Running {
+	switch c.State {
+	case Running:
 		return errRunning
+	case Paused:
+		return runtime.Errorf(runtime.ErrConflict, "container %s is paused: unpause it instead", c.ID())
 	}
 	id, was := c.Sandbox.ID, c.Started
 	if c.State == Exited && c.Sandbox.State.Runs() { // nothing of the last run stays
@@ -318,7 +330,10 @@ const startLimit = 10 * time.Second
 // Wait waits until a container's main process has ended, and returns its exit code. A container
 // that does not run has ended.
 func (e *Engine) Wait(ctx context.Context, caller service.Caller, c *Container) (int, error) {
-	if c.State != Running {
+	switch c.State {
+	case Paused:
+		return 0, runtime.Errorf(runtime.ErrConflict, "container %s is paused: unpause it first", c.ID())
+	case Created, Exited:
 		return c.Exit.Code, nil
 	}
 	r, err := e.await(ctx, caller, c)
@@ -340,7 +355,7 @@ func (e *Engine) Wait(ctx context.Context, caller service.Caller, c *Container) 
 // Next returns what waits for the end of a container's main process: of its next start, if it does
 // not run. That is expected from the call of Next on.
 func (e *Engine) Next(caller service.Caller, c *Container) (wait func(context.Context) (int, error)) {
-	if c.State == Running {
+	if c.State.Runs() {
 		return func(ctx context.Context) (int, error) { return e.Wait(ctx, caller, c) }
 	}
 	return e.next(c.Sandbox.ID).wait
@@ -384,14 +399,49 @@ func (e *Engine) running(ctx context.Context, caller service.Caller, c *Containe
 	return do(v, err)
 }
 
+// Pause has the processes of a running container stand still until Unpause, its main process too.
+// [runtime.ErrUnsupported] if its sandbox has neither a control group nor a kernel of its own.
+func (e *Engine) Pause(ctx context.Context, caller service.Caller, c *Container) error {
+	in, err := e.Running(ctx, caller, c)
+	if err == nil {
+		err = in.Pause(ctx)
+	}
+	if err == nil {
+		c.State = Paused
+		e.events.tell("pause", c, nil)
+	}
+	return err
+}
+
+// Unpause ends a pause. A container that is not paused is [runtime.ErrConflict].
+func (e *Engine) Unpause(ctx context.Context, caller service.Caller, c *Container) error {
+	if c.State != Paused {
+		return runtime.Errorf(runtime.ErrConflict, "container %s is not paused", c.ID())
+	}
+	if _, err := e.service.Thaw(ctx, caller, c.Sandbox.ID); err != nil {
+		return err
+	}
+	c.State = Running
+	e.events.tell("unpause", c, nil)
+	if !e.opts.Own { // this service may have begun during the pause
+		e.watch(caller, c)
+	}
+	return nil
+}
+
 // stopTimeout is how long a main process may take to end after docker's stop.
 const stopTimeout = 10 * time.Second
 
 // Stop ends a container's main process: by its stop signal, and after the time-out by SIGKILL.
 // limit nil: the container's own. One that does not run is left as it is.
 func (e *Engine) Stop(ctx context.Context, caller service.Caller, c *Container, limit *time.Duration) error {
-	if c.State != Running {
+	if !c.State.Runs() {
 		return nil
+	}
+	if c.State == Paused {
+		if err := e.Unpause(ctx, caller, c); err != nil {
+			return err
+		}
 	}
 	patience := stopTimeout
 	switch {
@@ -420,6 +470,11 @@ func (e *Engine) Stop(ctx context.Context, caller service.Caller, c *Container, 
 
 // kill ends a container's main process by SIGKILL, and waits for the end.
 func (e *Engine) kill(ctx context.Context, caller service.Caller, c *Container) error {
+	if c.State == Paused { // no signal ends what stands still
+		if err := e.Unpause(ctx, caller, c); err != nil {
+			return err
+		}
+	}
 	if err := e.Signal(ctx, caller, c, syscall.SIGKILL); err != nil && !errors.Is(err, runtime.ErrNotFound) {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"wolffia/internal/host/probe"
 	"wolffia/internal/test/packaged"
 	"wolffia/internal/test/servetest"
 	"wolffia/internal/test/testbin"
@@ -183,6 +184,53 @@ func TestCommandLine(t *testing.T) {
 			w.OK(os.WriteFile(filepath.Join(ctx, "Dockerfile"), []byte("FROM "+image+"\nRUN echo built >/file\nENTRYPOINT [\"cat\"]\n"), 0o600))
 			for _, s := range append(both(shown, ctx), more...) {
 				got := w.run(t, s.code, "input", append(program, strings.Split(s.command, " ")...)...)
+				if !regexp.MustCompile(`^` + s.want + `$`).MatchString(got) {
+					t.Errorf("docker %s: got %q, want %s", s.command, got, s.want)
+				}
+			}
+		})
+	}
+}
+
+// A paused container stands still, and is shown, unpaused, stopped and removed as docker does.
+func TestPause(t *testing.T) {
+	testenv.Busybox(t)
+	for name, with := range map[string]struct {
+		feature probe.Feature
+		flag    string
+	}{"docker": {probe.Runsc, ""}, "wolffia": {probe.Cgroups, "--pids-limit 1000 "}} {
+		t.Run(name, func(t *testing.T) {
+			testenv.Need(t, with.feature)
+			socket := filepath.Join(t.TempDir(), "docker.sock")
+			w := &world{servetest.NewProcess(t, "", "--docker-socket", socket, "--runtime", "gvisor"), socket}
+			w.ImportBusybox(image)
+			program := []string{"docker"}
+			if name == "wolffia" {
+				program = []string{filepath.Join(testbin.Dir(t), "wolffia"), "--state-dir", w.State, "docker"}
+			} else {
+				testenv.Tools(t, "docker")
+			}
+			const counts = "i=0;while\t:;do\ti=$((i+1));echo\t$i>/count;done"
+			for _, s := range []step{
+				{"run -d --name box " + with.flag + "busybox:1 sh -c " + counts, 0, `[0-9a-f]{64}\n`},
+				{"unpause box", 1, `(?s).*is not paused.*`},
+				{"pause box", 0, `box\n`},
+				{"pause box", 1, `(?s).*is paused.*`},
+				{"ps --format {{.Names}}:{{.State}}:{{.Status}}", 0, `box:paused:Up .* \(Paused\)\n`},
+				{"inspect -f {{.State.Status}}:{{.State.Running}}:{{.State.Paused}} box", 0, `paused:true:true\n`},
+				{"exec box true", 1, `(?s).*is paused.*`},
+				{"start box", 1, `(?s).*is paused.*`},
+				{"rm box", 1, `(?s).*container is paused.*`},
+				{"unpause box", 0, `box\n`},
+				{"exec box sh -c a=$(cat\t/count);while\t[\t\"$(cat\t/count)\"\t=\t\"$a\"\t];do\t:;done", 0, ``},
+				{"pause box", 0, `box\n`},
+				{"stop -t 1 box", 0, `box\n`},
+				{"inspect -f {{.State.Status}}:{{.State.ExitCode}} box", 0, `exited:(143|137)\n`},
+				{"start box", 0, `box\n`},
+				{"pause box", 0, `box\n`},
+				{"rm -f box", 0, `box\n`},
+			} {
+				got := w.run(t, s.code, "", append(program, strings.Split(s.command, " ")...)...)
 				if !regexp.MustCompile(`^` + s.want + `$`).MatchString(got) {
 					t.Errorf("docker %s: got %q, want %s", s.command, got, s.want)
 				}

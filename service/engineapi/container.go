@@ -79,7 +79,7 @@ func (r *request) seconds() *time.Duration {
 }
 
 func stopContainer(h *Handler, ctx context.Context, r *request, c *container.Container) (any, error) {
-	if c.State != container.Running {
+	if !c.State.Runs() {
 		return nil, errNotModified
 	}
 	return nil, h.engine.Stop(context.WithoutCancel(ctx), caller, c, r.seconds())
@@ -87,7 +87,7 @@ func stopContainer(h *Handler, ctx context.Context, r *request, c *container.Con
 
 func restartContainer(h *Handler, ctx context.Context, r *request, c *container.Container) (any, error) {
 	ctx = context.WithoutCancel(ctx)
-	if c.State == container.Running {
+	if c.State.Runs() {
 		err := h.engine.Stop(ctx, caller, c, r.seconds())
 		if err == nil {
 			c, err = h.get(ctx, r)
@@ -101,6 +101,14 @@ func restartContainer(h *Handler, ctx context.Context, r *request, c *container.
 
 func killContainer(h *Handler, ctx context.Context, r *request, c *container.Container) (any, error) {
 	return nil, h.engine.Kill(context.WithoutCancel(ctx), caller, c, r.query.Get("signal"))
+}
+
+func pauseContainer(h *Handler, ctx context.Context, _ *request, c *container.Container) (any, error) {
+	return nil, h.engine.Pause(context.WithoutCancel(ctx), caller, c)
+}
+
+func unpauseContainer(h *Handler, ctx context.Context, _ *request, c *container.Container) (any, error) {
+	return nil, h.engine.Unpause(context.WithoutCancel(ctx), caller, c)
 }
 
 // waitContainer answers when the main process has ended; the headers at once, so that the client

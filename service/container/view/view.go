@@ -34,7 +34,7 @@ func portsOf(c *container.Container) map[string][]container.PortBinding {
 	for p := range c.ExposedPorts {
 		all[p] = nil
 	}
-	if c.State == container.Running {
+	if c.State.Runs() {
 		maps.Copy(all, c.HostConfig.PortBindings)
 	}
 	return all
@@ -122,7 +122,7 @@ func Inspect(e *container.Engine, c *container.Container) (Object, error) {
 		"Name": "/" + c.Name(), "RestartCount": 0, "Driver": "overlay", "Platform": "linux", "LogPath": "",
 		"GraphDriver": Object{"Name": "overlay", "Data": Object{}}, "Mounts": mountsOf(c), "Config": config,
 		"State": Object{
-			"Status": c.State, "Running": c.State == container.Running, "Paused": false, "Restarting": false,
+			"Status": c.State, "Running": c.State.Runs(), "Paused": c.State == container.Paused, "Restarting": false,
 			"OOMKilled": false, "Dead": false, "Pid": 0, "ExitCode": c.Exit.Code, "Error": "",
 			"StartedAt": stamp(c.Started), "FinishedAt": stamp(c.Exit.At),
 		},
@@ -149,6 +149,8 @@ func Status(c *container.Container) string {
 	switch c.State {
 	case container.Running:
 		return "Up " + Age(c.Started)
+	case container.Paused:
+		return "Up " + Age(c.Started) + " (Paused)"
 	case container.Exited:
 		return fmt.Sprintf("Exited (%d) %s ago", c.Exit.Code, Age(c.Exit.At))
 	}
@@ -283,15 +285,14 @@ func Info(ctx context.Context, e *container.Engine, caller service.Caller, versi
 	if err != nil {
 		return nil, err
 	}
-	running := 0
+	in := map[container.State]int{}
 	for _, c := range list {
-		if c.State == container.Running {
-			running++
-		}
+		in[c.State]++
 	}
 	return Object{
-		"ID": "", "Containers": len(list), "ContainersRunning": running, "ContainersPaused": 0,
-		"ContainersStopped": len(list) - running, "Images": len(images),
+		"ID": "", "Containers": len(list), "ContainersRunning": in[container.Running],
+		"ContainersPaused":  in[container.Paused],
+		"ContainersStopped": in[container.Created] + in[container.Exited], "Images": len(images),
 		"Driver": "overlay", "ServerVersion": version, "OperatingSystem": "wolffia", "OSType": "linux",
 		"Architecture": arch(), "NCPU": goruntime.NumCPU(), "MemTotal": 0,
 		"Name": "wolffia", "DefaultRuntime": "wolffia", "LoggingDriver": "json-file", "CgroupDriver": "none",
@@ -326,7 +327,7 @@ func (f Filter) Containers(list []*container.Container, all bool) ([]*container.
 				return true
 			}
 		}
-		return !all && c.State != container.Running
+		return !all && !c.State.Runs()
 	}), nil
 }
 

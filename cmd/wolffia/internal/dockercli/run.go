@@ -1,6 +1,7 @@
 package dockercli
 
 import (
+	"context"
 	"errors"
 	"strconv"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"wolffia/cmd/wolffia/internal/attach"
 	"wolffia/cmd/wolffia/internal/console"
 	"wolffia/runtime"
+	"wolffia/service"
 	"wolffia/service/container"
 )
 
@@ -117,6 +119,16 @@ func killCommand(c *client, fl *pflag.FlagSet) func([]string) error {
 	name := fl.StringP("signal", "s", "KILL", "Signal to send to the container")
 	return func(args []string) error {
 		return c.each(args, func(one *container.Container) error { return c.engine.Kill(c.ctx, all, one, *name) })
+	}
+}
+
+// eachCommand is a command without options that does something with each container.
+func eachCommand(do func(*container.Engine, context.Context, service.Caller, *container.Container) error,
+) func(*client, *pflag.FlagSet) func([]string) error {
+	return func(c *client, _ *pflag.FlagSet) func([]string) error {
+		return func(args []string) error {
+			return c.each(args, func(one *container.Container) error { return do(c.engine, c.ctx, all, one) })
+		}
 	}
 }
 
