@@ -48,6 +48,7 @@ applied: the last line on standard error says how to look at them.`,
 		},
 	}
 	m.flags.Add(h, cmd, fields.MCP)
+	h.AddResume(cmd)
 	return cmd
 }
 
