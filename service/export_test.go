@@ -8,9 +8,11 @@ import (
 // PauseAgain is after how long a pause that has failed is tried again.
 func PauseAgain(after time.Duration) { pauseAgain = after }
 
-// LookAgain is how long the timer of a pause runs at most, and Now the clock that it asks.
+// LookAgain is how long the timer of a pause runs at most.
 func LookAgain(after time.Duration) { lookAgain = after }
-func Now(clock func() time.Time)    { now = clock }
+
+// Sleep has the wall clock be later than timers know, 0: not.
+func Sleep(d time.Duration) { slept.Store(int64(d)) }
 
 // Probe, ConfigureGit and Restart are what the service does in a sandbox, of any owner.
 func (s *Service) Probe(ctx context.Context, id string) error { return probe(ctx, s.rt, id) }

@@ -140,17 +140,12 @@ func TestPauseAgain(t *testing.T) {
 // still then, the wall clock does not.
 func TestPauseAfterSleep(t *testing.T) {
 	w := newWorld(t)
-	var slept atomic.Int64
 	service.LookAgain(soon)
-	service.Now(func() time.Time { return time.Now().Add(time.Duration(slept.Load())).Round(0) })
 	s := w.driver()
-	t.Cleanup(func() {
-		service.LookAgain(30 * time.Second)
-		service.Now(func() time.Time { return time.Now().Round(0) })
-	})
+	t.Cleanup(func() { service.Sleep(0) })
 	b, _, err := s.Service.Create(w.Ctx, &service.Params{TTL: time.Hour, EndsStopped: true})
 	w.OK(err)
-	slept.Store(int64(2 * time.Hour))
+	service.Sleep(2 * time.Hour)
 	w.Until("it is paused", func() bool {
 		now, err := s.Service.Get(w.Ctx, service.Caller{All: true}, b.ID)
 		w.OK(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"wolffia/runtime"
@@ -190,9 +191,12 @@ var (
 	pauseAgain = 30 * time.Second
 	// lookAgain is how long a timer runs at most, which does not know that the machine has slept.
 	lookAgain = 30 * time.Second
-	// now returns the time of the wall clock.
-	now = func() time.Time { return time.Now().Round(0) }
+	// slept is added to the wall clock, for tests.
+	slept atomic.Int64
 )
+
+// now returns the time of the wall clock.
+func now() time.Time { return time.Now().Add(time.Duration(slept.Load())).Round(0) }
 
 // pauseDue pauses a sandbox whose time has come, unless that was changed meanwhile.
 func pauseDue(s *Service, id string) {

@@ -129,7 +129,9 @@ var probes = map[Feature]func(e *env) bool{
 		_, err := e.rt.DialPort(e.Ctx, runtime.NewID(), 1)
 		return e.supported(err) || e.canCreate(&runtime.SandboxConfig{Publish: []runtime.Publish{{Local: 1, Port: 1}}})
 	},
-	Pause: func(e *env) bool { return e.supported(e.rt.Pause(e.Ctx, e.start(pausable(nil)).ID)) },
+	Pause: func(e *env) bool {
+		return e.canCreate(pausable(nil)) && e.supported(e.rt.Pause(e.Ctx, e.start(pausable(nil)).ID))
+	},
 	CopyOnWrite: func(e *env) bool {
 		_, is := e.rt.(runtime.Workspace)
 		return is

@@ -7,11 +7,13 @@ import (
 	"testing"
 
 	"wolffia/internal/sys/cgroup"
+	"wolffia/internal/test/testenv"
 	"wolffia/internal/test/wait"
 )
 
 // A frozen group's processes stand still, run on after Thaw, and Remove ends them frozen.
 func TestFreeze(t *testing.T) {
+	testenv.Both(t)
 	g, cmd := open(t, "wolffia-test-freeze", &cgroup.Limits{PIDs: 10})
 	if !g.CanFreeze() {
 		t.Fatalf("%+v cannot be frozen", g)

@@ -60,6 +60,9 @@ func Cgroups(t testing.TB) {
 	}
 }
 
+// Has reports whether the host has a feature.
+func Has(f probe.Feature) bool { return result(f).OK }
+
 // Lacks skips t, or fails it, for want of a feature that it has found missing itself.
 // WOLFFIA_REQUIRE demands it by "all".
 func Lacks(t testing.TB, feature, problem string) {

@@ -48,7 +48,7 @@ func TestRights(t *testing.T) {
 	}
 	slices.Sort(free)
 	want := []string{
-		"codebaseNames", "codebasePath", "cwd", "env", "git", "idleTimeoutNs", "labels", "mountPoint", "name", "noGitMonitor", "publish", "resources", "runtime", "ttlNs",
+		"codebaseNames", "codebasePath", "cwd", "env", "git", "idleAction", "idleTimeoutNs", "labels", "mountPoint", "name", "noGitMonitor", "publish", "resources", "runtime", "ttlNs",
 	}
 	if !slices.Equal(free, want) {
 		t.Errorf("free are\n%v, want\n%v", free, want)
