@@ -31,7 +31,7 @@ var (
 		"perm":                   3580,
 		"policy":                 2100,
 		"runtime":                2186,
-		"service":                4108,
+		"service":                4130,
 		"service/opensandbox":    3260,
 		"service/server":         2305,
 		"session":                6293,
