@@ -398,9 +398,16 @@ func (h *Handler) buildStatus(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	h.reply(w, http.StatusOK, b.describe(int(from)))
+	return nil
+}
+
+// describe returns the build on the wire, with its log from a line on. Nothing waits for a client
+// that does not read it.
+func (b *templateBuild) describe(from int) map[string]any {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	at := min(int(from), len(b.log))
+	at := min(from, len(b.log))
 	reply := map[string]any{
 		"templateID": b.template, "buildID": b.id, "status": b.status, "logs": []string{},
 		"logEntries": append([]logEntry{}, b.log[at:min(at+logPage, len(b.log))]...),
@@ -408,8 +415,7 @@ func (h *Handler) buildStatus(w http.ResponseWriter, r *http.Request) error {
 	if b.status == failed {
 		reply["reason"] = map[string]string{"message": b.reason}
 	}
-	h.reply(w, http.StatusOK, reply)
-	return nil
+	return reply
 }
 
 // templateImage returns the name of the image of an owner's template, without its tag. No other

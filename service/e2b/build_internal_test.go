@@ -1,0 +1,55 @@
+package e2b
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"wolffia/ops/stream"
+)
+
+// newBuild returns a handler with a build.
+func newBuild(t *testing.T, o *Builds) (*Handler, *templateBuild) {
+	t.Helper()
+	h := &Handler{opts: new(stream.Options).Whole(), builds: newBuilder(o)}
+	t.Cleanup(h.Close)
+	b := &templateBuild{id: "b", template: "t", tag: "default", began: time.Now(), status: waiting, dir: o.Temp + "/b"}
+	if err := h.builds.add(b); err != nil {
+		t.Fatal(err)
+	}
+	return h, b
+}
+
+// A slowClient takes nothing while something of a build is locked.
+type slowClient struct {
+	*httptest.ResponseRecorder
+	t *testing.T
+	b *templateBuild
+}
+
+func (c slowClient) Write(text []byte) (int, error) {
+	if !c.b.mu.TryLock() {
+		c.t.Error("the build is locked while its client reads")
+	} else {
+		c.b.mu.Unlock()
+	}
+	return c.ResponseRecorder.Write(text)
+}
+
+// A client that does not read the log of its build holds up neither that nor other owners' builds.
+func TestSlowReaderOfLog(t *testing.T) {
+	h, b := newBuild(t, &Builds{Temp: t.TempDir()})
+	_, _ = b.Write([]byte("one\ntwo\n"))
+	r := httptest.NewRequest(http.MethodGet, "/templates/t/builds/b/status?logsOffset=1", nil)
+	r.SetPathValue("id", "t")
+	r.SetPathValue("build", "b")
+	w := httptest.NewRecorder()
+	if err := h.buildStatus(slowClient{w, t, b}, r); err != nil {
+		t.Fatal(err)
+	}
+	if text := w.Body.String(); !strings.Contains(text, `"two"`) || strings.Contains(text, `"one"`) {
+		t.Errorf("got %s", text)
+	}
+}
