@@ -54,6 +54,7 @@ const (
 	maxUpload = 2 << 30       // bytes of one COPY
 	maxCopies = 32            // of a build
 	maxLog    = 10_000        // lines of a build
+	maxText   = 4 << 20       // bytes of them
 	buildTime = 2 * time.Hour // from its first request on
 	logPage   = 100           // lines of a reply, of E2B
 )
@@ -77,6 +78,7 @@ type templateBuild struct {
 	status string     // guarded by mu
 	copies int        // uploads that have begun; guarded by mu
 	log    []logEntry // guarded by mu
+	text   int        // bytes of log; guarded by mu
 	reason string     // guarded by mu
 }
 
@@ -92,9 +94,12 @@ func (b *templateBuild) Write(text []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for line := range bytes.Lines(text) {
-		if message := strings.TrimRight(string(line), "\r\n"); message != "" && len(b.log) < maxLog {
-			b.log = append(b.log, logEntry{time.Now().UTC(), "info", message})
+		message := strings.TrimRight(string(line), "\r\n")
+		if message == "" || len(b.log) == maxLog || b.text+len(message) > maxText {
+			continue
 		}
+		b.text += len(message)
+		b.log = append(b.log, logEntry{time.Now().UTC(), "info", message})
 	}
 	return len(text), nil
 }

@@ -53,3 +53,14 @@ func TestSlowReaderOfLog(t *testing.T) {
 		t.Errorf("got %s", text)
 	}
 }
+
+// What the steps of a build print is bounded, however long its lines are.
+func TestLogIsBounded(t *testing.T) {
+	b := new(templateBuild)
+	for range 2 * maxText >> 15 {
+		_, _ = b.Write([]byte(strings.Repeat("x", 1<<15)))
+	}
+	if size := len(b.log) << 15; size > maxText {
+		t.Errorf("%d bytes are kept, want at most %d", size, maxText)
+	}
+}
