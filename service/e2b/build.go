@@ -77,6 +77,7 @@ type templateBuild struct {
 	mu     sync.Mutex
 	status string     // guarded by mu
 	copies int        // uploads that have begun; guarded by mu
+	coming int        // of them, those that have not ended; guarded by mu
 	log    []logEntry // guarded by mu
 	text   int        // bytes of log; guarded by mu
 	reason string     // guarded by mu
@@ -110,7 +111,7 @@ func (b *templateBuild) state() string {
 	return b.status
 }
 
-// copy begins an upload.
+// copy begins an upload. The caller calls copied.
 func (b *templateBuild) copy() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -120,7 +121,38 @@ func (b *templateBuild) copy() error {
 	if b.copies++; b.copies > maxCopies {
 		return invalid("COPY: a build has at most %d", maxCopies)
 	}
+	b.coming++
 	return nil
+}
+
+// copied ends an upload.
+func (b *templateBuild) copied() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.coming--
+}
+
+// begin begins the build itself, once, with all that is uploaded.
+func (b *templateBuild) begin() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.status != waiting:
+		return &fault{http.StatusConflict, "build " + b.id + ": it has begun"}
+	case b.coming > 0:
+		return &fault{http.StatusConflict, "build " + b.id + ": files are being uploaded: wait for the replies"}
+	}
+	b.status = building
+	return nil
+}
+
+// end ends the build; nil: its image exists.
+func (b *templateBuild) end(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.status = ready; err != nil {
+		b.status, b.reason = failed, err.Error()
+	}
 }
 
 func isOver(status string) bool { return status == ready || status == failed }
@@ -160,6 +192,7 @@ func (n *builder) tidy() {
 	for _, b := range n.all {
 		switch is := b.state(); {
 		case is == waiting && time.Since(b.began) > buildTime:
+			b.end(context.DeadlineExceeded) // an upload that goes on drops it again
 			n.drop(b)
 			continue
 		case isOver(is):
@@ -306,6 +339,7 @@ func (h *Handler) upload(w http.ResponseWriter, r *http.Request) error {
 	if err := b.copy(); err != nil {
 		return err
 	}
+	defer b.copied()
 	dir := filepath.Join(b.dir, hash)
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return &fault{http.StatusConflict, "files " + hash + ": the build has them"}
@@ -313,6 +347,9 @@ func (h *Handler) upload(w http.ResponseWriter, r *http.Request) error {
 	body := &stream.Body{ReadCloser: r.Body, Control: http.NewResponseController(w), Limit: h.opts.BodyLimit}
 	if err := buildcontext.Unpack(dir, http.MaxBytesReader(w, body, maxUpload)); err != nil {
 		return errors.Join(err, rmtree.RemovePath(b.dir, hash))
+	}
+	if isOver(b.state()) {
+		h.builds.drop(b)
 	}
 	h.reply(w, http.StatusOK, nil)
 	return nil
@@ -347,27 +384,18 @@ func (h *Handler) startBuild(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	file := filepath.Join(b.dir, "Dockerfile")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+	if err := b.begin(); err != nil {
 		return err
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.status != waiting {
-		return &fault{http.StatusConflict, "build " + b.id + ": it has begun"}
-	}
-	b.status = building
+	names := []string{h.templateImage(b.owner, b.template) + ":" + b.tag}
 	h.builds.run.Go(func() { // ends with the build, or close
-		err := h.builds.build(b, &BuildRequest{
-			Dir: b.dir, File: file, NoCache: req.Force,
-			Names: []string{h.templateImage(b.owner, b.template) + ":" + b.tag},
-		})
-		h.builds.drop(b)
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		if b.status = ready; err != nil {
-			b.status, b.reason = failed, err.Error()
+		file := filepath.Join(b.dir, "Dockerfile")
+		err := os.WriteFile(file, []byte(text), 0o600)
+		if err == nil {
+			err = h.builds.build(b, &BuildRequest{Dir: b.dir, File: file, NoCache: req.Force, Names: names})
 		}
+		h.builds.drop(b)
+		b.end(err)
 	})
 	h.reply(w, http.StatusAccepted, nil)
 	return nil

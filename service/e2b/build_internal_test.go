@@ -1,6 +1,7 @@
 package e2b
 
 import (
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -63,4 +64,27 @@ func TestLogIsBounded(t *testing.T) {
 	if size := len(b.log) << 15; size > maxText {
 		t.Errorf("%d bytes are kept, want at most %d", size, maxText)
 	}
+}
+
+// A build begins once, with whole uploads only.
+func TestBuildBeginsOnce(t *testing.T) {
+	h, b := newBuild(t, &Builds{Temp: t.TempDir()})
+	isConflict := func(err error) bool {
+		f := new(fault)
+		return errors.As(err, &f) && f.status == http.StatusConflict
+	}
+	if err := b.copy(); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.begin(); !isConflict(err) {
+		t.Errorf("it begins during an upload: %v", err)
+	}
+	b.copied()
+	if err := b.begin(); err != nil {
+		t.Error(err)
+	}
+	if again, late := b.begin(), b.copy(); !isConflict(again) || !isConflict(late) {
+		t.Errorf("a second beginning: %v; an upload: %v", again, late)
+	}
+	h.builds.drop(b)
 }
