@@ -249,13 +249,11 @@ func (h *Handler) newTemplate(w http.ResponseWriter, r *http.Request) error {
 		Name string   `json:"name"`
 		Tags []string `json:"tags"`
 	}
-	if err := h.decode(w, r, &req); err != nil {
+	if err := errors.Join(h.mayBuild(), h.decode(w, r, &req)); err != nil {
 		return err
 	}
 	name, tag, tagged := strings.Cut(req.Name, ":")
 	switch {
-	case !h.builds.Allowed():
-		return unsupported(noBuilds)
 	case !isTemplateName(name) || tagged && !isTemplateName(tag):
 		const why = "name %.100q: it must be NAME[:TAG] of lower-case letters, digits, - and _, at most %d"
 		return invalid(why, req.Name, maxTemplateName)
@@ -285,8 +283,19 @@ func (h *Handler) newTemplate(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// mayBuild returns an error unless requests may build.
+func (h *Handler) mayBuild() error {
+	if !h.builds.Allowed() {
+		return unsupported(noBuilds)
+	}
+	return nil
+}
+
 // waitingBuild returns the last build of a template of the caller that waits for files.
 func (h *Handler) waitingBuild(r *http.Request) (*templateBuild, error) {
+	if err := h.mayBuild(); err != nil {
+		return nil, err
+	}
 	of := owner(service.CallerOf(r.Context()))
 	return h.builds.find(func(b *templateBuild) bool {
 		return b.owner == of && b.template == r.PathValue("id") && b.state() == waiting
@@ -331,6 +340,9 @@ func (h *Handler) upload(w http.ResponseWriter, r *http.Request) error {
 	id, hash, _ := strings.Cut(at, "/")
 	if r.Method != http.MethodPut || !steps.IsDigest(hash) || !h.service.IsToken(q.Get("token"), uploadToken, at) {
 		return &fault{http.StatusUnauthorized, "token: the request needs the URL of GET /templates/{id}/files/{hash}"}
+	}
+	if err := h.mayBuild(); err != nil {
+		return err
 	}
 	b, err := h.builds.find(func(b *templateBuild) bool { return b.id == id })
 	if err != nil {

@@ -88,3 +88,21 @@ func TestBuildBeginsOnce(t *testing.T) {
 	}
 	h.builds.drop(b)
 }
+
+// A service that lets requests build no more begins none of the builds that wait for files.
+func TestNoBuildsAnyMore(t *testing.T) {
+	may := true
+	h, _ := newBuild(t, &Builds{Temp: t.TempDir(), Allowed: func() bool { return may }})
+	start := func() error {
+		r := httptest.NewRequest(http.MethodPost, "/v2/templates/t/builds/other", strings.NewReader(`{"fromImage":"x"}`))
+		r.SetPathValue("id", "t")
+		r.SetPathValue("build", "other")
+		return h.startBuild(httptest.NewRecorder(), r)
+	}
+	for want, is := range map[int]bool{http.StatusNotFound: true, http.StatusNotImplemented: false} {
+		may = is
+		if f := new(fault); !errors.As(start(), &f) || f.status != want {
+			t.Errorf("allowed %v: got %+v, want status %d", is, f, want)
+		}
+	}
+}
