@@ -73,6 +73,7 @@ type templateBuild struct {
 	owner             registry.Owner
 	began             time.Time
 	dir               string // its context; the Dockerfile is beside what was uploaded
+	budget            *buildcontext.Budget
 
 	mu     sync.Mutex
 	status string     // guarded by mu
@@ -267,7 +268,7 @@ func (h *Handler) newTemplate(w http.ResponseWriter, r *http.Request) error {
 	}
 	b := &templateBuild{
 		id: runtime.NewID(), template: name, tag: orDefault(tag), owner: owner(service.CallerOf(r.Context())),
-		began: time.Now(), status: waiting,
+		began: time.Now(), status: waiting, budget: buildcontext.NewBudget(),
 	}
 	b.dir = filepath.Join(h.builds.Temp, b.id)
 	if err := h.builds.add(b); err != nil {
@@ -357,7 +358,7 @@ func (h *Handler) upload(w http.ResponseWriter, r *http.Request) error {
 		return &fault{http.StatusConflict, "files " + hash + ": the build has them"}
 	}
 	body := &stream.Body{ReadCloser: r.Body, Control: http.NewResponseController(w), Limit: h.opts.BodyLimit}
-	if err := buildcontext.Unpack(dir, http.MaxBytesReader(w, body, maxUpload)); err != nil {
+	if err := buildcontext.Unpack(dir, http.MaxBytesReader(w, body, maxUpload), b.budget); err != nil {
 		return errors.Join(err, rmtree.RemovePath(b.dir, hash))
 	}
 	if isOver(b.state()) {

@@ -171,7 +171,7 @@ func build(h *Handler, ctx context.Context, r *request) (any, error) {
 			h.log.Warn("the context of a build cannot be removed", "dir", dir, "error", err.Error())
 		}
 	}()
-	if err := buildcontext.Unpack(dir, r.Body); err != nil {
+	if err := buildcontext.Unpack(dir, r.Body, buildcontext.NewBudget()); err != nil {
 		return nil, err
 	}
 	file := r.query.Get("dockerfile")

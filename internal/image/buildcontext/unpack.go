@@ -6,62 +6,104 @@ import (
 	"bufio"
 	"compress/gzip"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
 
 	"wolffia/runtime"
 )
 
-// maxContext is the largest context of a build, in bytes; maxFiles how many files it has at most.
+// A Budget is how many bytes of the disk the contexts of a build may still take. It is safe for
+// concurrent use.
+type Budget struct{ left atomic.Int64 }
+
+// NewBudget returns the budget of a build: 8 GiB.
+func NewBudget() *Budget {
+	b := new(Budget)
+	b.left.Store(maxContext)
+	return b
+}
+
 const (
 	maxContext = 8 << 30
-	maxFiles   = 1_000_000
+	perFile    = 8 << 10 // bytes of each file or directory, whatever its size: so many are bounded
 )
 
+var errLarge = errors.New("it is too large: a build has 8 GiB, or a million files")
+
+func (b *Budget) take(n int64) error {
+	if n < 0 || b.left.Add(-n) < 0 {
+		return errLarge
+	}
+	return nil
+}
+
 // Unpack unpacks an archive of a build's context (tar, which may be compressed by gzip) in a
-// directory, and nothing outside of it. Both are hostile. It is safe for concurrent use.
-func Unpack(dir string, r io.Reader) error {
+// directory, and nothing outside of it, within a budget. Both are hostile. It is safe for concurrent
+// use. What it has unpacked stays after an error: [runtime.ErrInvalid], or [runtime.ErrUnavailable]
+// of a disk that is full.
+func Unpack(dir string, r io.Reader, within *Budget) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	buffered := bufio.NewReader(&io.LimitedReader{R: r, N: maxContext})
+	buffered := bufio.NewReader(r)
 	r = buffered
 	if magic, _ := buffered.Peek(2); string(magic) == "\x1f\x8b" {
 		if r, err = gzip.NewReader(buffered); err != nil {
 			return runtime.Errorf(runtime.ErrInvalid, "the build's context: %w", err)
 		}
 	}
-	archive, size := tar.NewReader(r), int64(0)
-	for n := 0; ; n++ {
+	plain := &io.LimitedReader{R: r, N: 2 * maxContext} // of files and of their headers
+	for archive := tar.NewReader(plain); ; {
 		head, err := archive.Next()
-		if errors.Is(err, io.EOF) {
+		switch {
+		case plain.N == 0:
+			err = errLarge
+		case errors.Is(err, io.EOF):
 			return nil
+		case err == nil:
+			err = unpackOne(root, head, archive, within)
 		}
-		if err == nil {
-			if size += max(0, head.Size); n == maxFiles || size > maxContext {
-				err = errors.New("it is too large")
-			} else {
-				err = unpackOne(root, head, archive)
-			}
-		}
-		if err != nil {
+		switch {
+		case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+			return runtime.Errorf(runtime.ErrUnavailable, "the build's context: %w", err)
+		case err != nil:
 			return runtime.Errorf(runtime.ErrInvalid, "the build's context: %w", err)
 		}
 	}
 }
 
-func unpackOne(root *os.Root, h *tar.Header, r io.Reader) error {
+func unpackOne(root *os.Root, h *tar.Header, r io.Reader, within *Budget) error {
 	name := filepath.Clean(h.Name)
 	mode := h.FileInfo().Mode().Perm()
 	if name == "." {
 		return nil
 	}
-	if err := root.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+	if len(name) >= unix.PathMax {
+		return fmt.Errorf("%.100q: a name has %d bytes at most", name, unix.PathMax-1)
+	}
+	if err := within.take(h.Size); err != nil {
 		return err
+	}
+	if err := within.take(perFile); err != nil {
+		return err
+	}
+	dir := filepath.Dir(name)
+	if _, err := root.Lstat(dir); err != nil {
+		if err := within.take(perFile * int64(1+strings.Count(dir, "/"))); err != nil {
+			return err
+		}
+		if err := root.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
 	}
 	switch h.Typeflag {
 	case tar.TypeDir:

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"wolffia/runtime"
@@ -33,7 +34,7 @@ func TestUnpackHostile(t *testing.T) {
 		if err := w.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if err := Unpack(t.TempDir(), &archive); !errors.Is(err, runtime.ErrInvalid) {
+		if err := Unpack(t.TempDir(), &archive, NewBudget()); !errors.Is(err, runtime.ErrInvalid) {
 			t.Errorf("%s: got %v, want runtime.ErrInvalid", name, err)
 		}
 	}
@@ -42,5 +43,38 @@ func TestUnpackHostile(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(filepath.Dir(outside), "x")); err == nil {
 		t.Error("a file was written above the context")
+	}
+}
+
+// What an archive takes of the disk is bounded: also the directories that only its names have.
+func TestUnpackBounds(t *testing.T) {
+	deep := strings.Repeat("d/", 1000)
+	for name, c := range map[string]struct {
+		has  int64
+		file tar.Header
+		want error
+	}{
+		"enough":         {perFile + 5, tar.Header{Name: "f", Size: 5}, nil},
+		"a large file":   {perFile + 4, tar.Header{Name: "f", Size: 5}, runtime.ErrInvalid},
+		"one more file":  {perFile - 1, tar.Header{Name: "f"}, runtime.ErrInvalid},
+		"directories":    {1000 * perFile, tar.Header{Name: deep + "f"}, runtime.ErrInvalid},
+		"those, allowed": {1001 * perFile, tar.Header{Name: deep + "f"}, nil},
+		"a long name":    {maxContext, tar.Header{Name: strings.Repeat("d/", 3000) + "f"}, runtime.ErrInvalid},
+	} {
+		var archive bytes.Buffer
+		w := tar.NewWriter(&archive)
+		c.file.Typeflag, c.file.Mode = tar.TypeReg, 0o600
+		if err := w.WriteHeader(&c.file); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = w.Write(make([]byte, c.file.Size))
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		within := new(Budget)
+		within.left.Store(c.has)
+		if err := Unpack(t.TempDir(), &archive, within); !errors.Is(err, c.want) {
+			t.Errorf("%s: got %v, want %v", name, err, c.want)
+		}
 	}
 }
