@@ -108,9 +108,9 @@ func (s *Step) lines(user *string, uploaded func(string) bool) ([]string, error)
 		return []string{"USER " + userOf(*user)}, nil
 	case "WORKDIR":
 		if !plain(s.at(0)) {
-			return nil, invalid("WORKDIR: path %.100q", s.at(0))
+			return nil, invalid("WORKDIR: path %.100q: it must have a name, and one line", s.at(0))
 		}
-		return []string{"WORKDIR " + escaped(s.at(0))}, nil
+		return []string{"WORKDIR " + word(s.at(0))}, nil
 	case "ENV":
 		if len(s.Args) == 0 || len(s.Args)%2 != 0 {
 			return nil, invalid("ENV: it must have names and values")
@@ -120,7 +120,7 @@ func (s *Step) lines(user *string, uploaded func(string) bool) ([]string, error)
 			if !isWord(s.Args[n]) || strings.ContainsAny(s.Args[n+1], "\r\n") {
 				return nil, invalid("ENV %.100q: the name must be a word, and the value one line", s.Args[n])
 			}
-			lines = append(lines, "ENV "+s.Args[n]+`="`+escaped(s.Args[n+1])+`"`)
+			lines = append(lines, "ENV "+s.Args[n]+"="+word(s.Args[n+1]))
 		}
 		return lines, nil
 	case "COPY":
@@ -150,8 +150,7 @@ func (s *Step) copy(user string, uploaded func(string) bool) ([]string, error) {
 	if mode != "" {
 		line += "--chmod=" + mode + " "
 	}
-	names := quoted([]string{s.Hash + "/" + strings.TrimPrefix(from, "./"), to})
-	return []string{line + strings.ReplaceAll(names, "$", `\\$`)}, nil
+	return []string{line + quoted([]string{word(s.Hash + "/" + strings.TrimPrefix(from, "./")), word(to)})}, nil
 }
 
 // userOf returns a user of a build: E2B's "user" is the sandbox's own, whose files those of root in
@@ -172,11 +171,11 @@ func isWord(s string) bool {
 }
 
 // plain reports whether a text is a path that a line can have.
-func plain(s string) bool { return s != "" && !strings.ContainsAny(s, "\r\n\t ") }
+func plain(s string) bool { return s != "" && !strings.ContainsAny(s, "\r\n") }
 
-// escaped returns a text so that a Dockerfile has it as it is, between quotes.
-func escaped(s string) string {
-	return strings.NewReplacer(`\`, `\\`, `"`, `\"`, `$`, `\$`).Replace(s)
+// word returns a text as one word of a Dockerfile, which has it as it is.
+func word(s string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, `$`, `\$`).Replace(s) + `"`
 }
 
 // IsDigest reports whether a text can be the digest of uploaded files, which is a file's name.

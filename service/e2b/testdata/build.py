@@ -38,10 +38,11 @@ def build_fails(text, built, name="broken"):
 
 
 lines = []
+workdir = """/srv/it's "my" $app"""
 built = (
     template()
     .set_envs({"GREETING": 'hello "$you"', "B": "2"})
-    .set_workdir("/srv/app")
+    .set_workdir(workdir)
     .copy("one.txt", "/srv/one.txt", mode=0o640)
     .copy("data", "kept/")
     .run_cmd("[[ $BASH ]] && echo ran > ran && pwd > where")
@@ -51,8 +52,8 @@ info = Template.build(built, "tool:v1", on_build_logs=lambda line: lines.append(
 assert any("echo ran > ran" in line for line in lines), lines
 assert Template.exists("tool:v1") and not Template.exists("tool") and not Template.exists("tool:v1", api_key=other)
 box = Sandbox.create("tool:v1", timeout=60)
-out = box.commands.run('cat /srv/one.txt /srv/app/kept/a /srv/app/kept/sub/b /srv/app/ran /srv/app/where /tmp/started; echo "$GREETING $B"; stat -c %a /srv/one.txt').stdout
-assert out == 'one $HOME\na\nb\nran\n/srv/app\nstarted\nhello "$you" 2\n640\n', out
+out = box.commands.run('cat /srv/one.txt kept/a kept/sub/b ran where /tmp/started; echo "$GREETING $B"; stat -c %a /srv/one.txt', cwd=workdir).stdout
+assert out == 'one $HOME\na\nb\nran\n' + workdir + '\nstarted\nhello "$you" 2\n640\n', out
 assert box.get_info().template_id == "tool:v1"
 box.kill()
 
