@@ -261,7 +261,12 @@ func (c *Content) Write(name string, from io.Reader, o *NewFile) error {
 	}
 	defer dir.Close()
 	temp := ".wolffia-" + runtime.NewID()
-	fd, err := beneath.Open(int(dir.Fd()), temp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, 0o600)
+	// without a name nothing is left of it when this process is killed
+	fd, err := beneath.Open(int(dir.Fd()), ".", unix.O_WRONLY|unix.O_TMPFILE, 0o600)
+	nameless := err == nil
+	if !nameless { // on a file system that does not have such files
+		fd, err = beneath.Open(int(dir.Fd()), temp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW, 0o600)
+	}
 	if err != nil {
 		return pathError(name, err)
 	}
@@ -272,6 +277,9 @@ func (c *Content) Write(name string, from io.Reader, o *NewFile) error {
 	}
 	if err == nil {
 		err = c.own(f, modeOr(o.Mode, defaultFile))
+	}
+	if err == nil && nameless {
+		err = unix.Linkat(unix.AT_FDCWD, procPath(f), int(dir.Fd()), temp, unix.AT_SYMLINK_FOLLOW)
 	}
 	if cerr := f.Close(); err == nil {
 		err = cerr
@@ -360,8 +368,11 @@ func (c *Content) SetMode(name string, mode uint32) error {
 		return runtime.Errorf(runtime.ErrInvalid, "path %.200q: neither a file nor a directory", name)
 	}
 	// f is neither a link nor can it become one
-	return pathError(name, unix.Chmod("/proc/self/fd/"+strconv.Itoa(int(f.Fd())), mode&0o777))
+	return pathError(name, unix.Chmod(procPath(f), mode&0o777))
 }
+
+// procPath returns a path of the file itself.
+func procPath(f *os.File) string { return "/proc/self/fd/" + strconv.Itoa(int(f.Fd())) }
 
 // Remove removes a file, a link itself, or a directory with all that is in it.
 func (c *Content) Remove(name string) error {

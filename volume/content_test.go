@@ -2,6 +2,7 @@ package volume
 
 import (
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -160,3 +161,37 @@ func TestContentNames(t *testing.T) {
 		}
 	}
 }
+
+// A file has no name before it is whole: nothing is left of it if the process is killed.
+func TestPartHasNoName(t *testing.T) {
+	c, data := newContent(t)
+	if fd, err := unix.Open(data, unix.O_TMPFILE|unix.O_WRONLY, 0o600); err != nil {
+		t.Skipf("the file system has no files without a name: %v; set TMPDIR to a directory of ext4 or tmpfs", err)
+	} else {
+		_ = unix.Close(fd)
+	}
+	looked := false
+	body := readerFunc(func(b []byte) (int, error) {
+		if looked {
+			return 0, io.EOF
+		}
+		looked = true
+		if left, err := os.ReadDir(data); err != nil || len(left) > 0 {
+			t.Errorf("while it is written: %v, %v", left, err)
+		}
+		return copy(b, "all"), nil
+	})
+	if err := c.Write("f", body, &NewFile{Most: 10}); err != nil || !looked {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(data + "/f"); err != nil || string(text) != "all" {
+		t.Errorf("got %q, %v", text, err)
+	}
+	if left, err := os.ReadDir(data); err != nil || len(left) != 1 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
