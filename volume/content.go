@@ -67,6 +67,7 @@ const (
 	maxDepth = 64
 	// MaxList is how many files a list has at most.
 	MaxList = 10_000
+	maxText = 8 << 20 // bytes of their paths and targets
 )
 
 // clean returns a path without the slash before it; "." is the volume.
@@ -181,32 +182,39 @@ func infoOf(dir *os.File, name, at string) (*Info, error) {
 	return i, nil
 }
 
-// List describes what is in a directory, so many levels deep, at most [MaxList] files: more are an
-// error.
+// List describes what is in a directory, so many levels deep, at most [MaxList] files, or 8 MiB of
+// their paths: more are an error.
 func (c *Content) List(name string, depth int) ([]*Info, error) {
 	dir, err := c.open(name, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return nil, err
 	}
-	all := []*Info{}
-	return all, list(dir, min(depth, maxDepth), &all)
+	l := &list{all: []*Info{}}
+	err = l.add(dir, min(depth, maxDepth))
+	return l.all, err
 }
 
-// list adds what is in a directory, and closes it. What is removed meanwhile is left out.
-func list(dir *os.File, depth int, all *[]*Info) error {
+// A list is what was found so far.
+type list struct {
+	all  []*Info
+	text int // bytes of paths and targets
+}
+
+// add adds what is in a directory, and closes it. What is removed meanwhile is left out.
+func (l *list) add(dir *os.File, depth int) error {
 	defer dir.Close()
 	for {
 		entries, err := dir.ReadDir(512)
 		for _, e := range entries {
-			if len(*all) >= MaxList {
-				const why = "path %.200q: it has more than %d files: list less of it"
-				return runtime.Errorf(runtime.ErrInvalid, why, dir.Name(), MaxList)
+			if len(l.all) >= MaxList || l.text > maxText {
+				const why = "path %.200q: it has more than %d files, or %d bytes of their paths: list less of it"
+				return runtime.Errorf(runtime.ErrInvalid, why, dir.Name(), MaxList, maxText)
 			}
 			i, err := infoOf(dir, e.Name(), path.Join(dir.Name(), e.Name()))
 			if err != nil {
 				continue
 			}
-			*all = append(*all, i)
+			l.all, l.text = append(l.all, i), l.text+len(i.Path)+len(i.Target)
 			if i.Type != "directory" || depth <= 1 {
 				continue
 			}
@@ -214,7 +222,7 @@ func list(dir *os.File, depth int, all *[]*Info) error {
 			if err != nil {
 				continue
 			}
-			if err := list(os.NewFile(uintptr(fd), i.Path), depth-1, all); err != nil {
+			if err := l.add(os.NewFile(uintptr(fd), i.Path), depth-1); err != nil {
 				return err
 			}
 		}

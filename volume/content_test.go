@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -195,3 +196,38 @@ func TestPartHasNoName(t *testing.T) {
 type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
+
+// The paths of a list are bounded: those of a deep directory are of 16 KiB each.
+func TestListIsBounded(t *testing.T) {
+	c, data := newContent(t)
+	root, err := os.OpenRoot(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	deep := strings.Repeat(strings.Repeat("d", 250)+"/", maxDepth-2)
+	if err := root.MkdirAll(deep, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	below, err := root.OpenRoot(deep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer below.Close()
+	for n := range 2 * maxText / len(deep) {
+		if err := below.Symlink("x", strconv.Itoa(n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all, err := c.List("/", 1<<30)
+	size := 0
+	for _, i := range all {
+		size += len(i.Path)
+	}
+	if !errors.Is(err, runtime.ErrInvalid) || size < maxText/2 || size > 2*maxText {
+		t.Errorf("%d bytes of %d files, %v", size, len(all), err)
+	}
+	if err := c.Remove("/" + deep[:250]); err != nil { // the test's own removal takes paths
+		t.Error(err)
+	}
+}
