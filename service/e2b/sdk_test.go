@@ -1,6 +1,11 @@
 package e2b_test
 
 import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -70,6 +75,38 @@ func TestNoVolumes(t *testing.T) {
 		if status != http.StatusNotImplemented || !strings.Contains(body, "--allow-volumes") {
 			t.Errorf("%v: %d %s", ask, status, body)
 		}
+	}
+}
+
+// A client that does not send all of a file is at fault: the service's log has no bug, and the
+// volume no part of the file.
+func TestPartOfVolumeFile(t *testing.T) {
+	w := servetest.New(t, "")
+	status, _, body := w.Do("POST", "/volumes", strings.NewReader(`{"name":"v"}`))
+	var made struct{ VolumeID, Token string }
+	if err := json.Unmarshal([]byte(body), &made); err != nil || status != http.StatusCreated {
+		t.Fatal(status, body, err)
+	}
+	conn, err := net.Dial("tcp", w.Address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_, err = fmt.Fprintf(conn, "PUT /volumecontent/%s/file?path=/f HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Length: 10\r\n\r\npart",
+		made.VolumeID, w.Address, made.Token)
+	if err = errors.Join(err, conn.(*net.TCPConn).CloseWrite()); err != nil {
+		t.Fatal(err)
+	}
+	reply, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil || reply.StatusCode != http.StatusBadRequest {
+		t.Errorf("got %+v, %v", reply, err)
+	}
+	if text := w.Log.String(); strings.Contains(text, "a request failed") {
+		t.Errorf("the log has a bug: %s", text)
+	}
+	token := "Bearer " + made.Token
+	if status, _, body := w.Do("GET", "/volumecontent/"+made.VolumeID+"/dir?path=/", nil, "Authorization", token); body != "[]" {
+		t.Errorf("left: %d %s", status, body)
 	}
 }
 

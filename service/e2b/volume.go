@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
+	"io"
 	"net/http"
 	"net/url"
 	"path"
@@ -382,6 +384,9 @@ func writeFile(h *Handler, w http.ResponseWriter, r *http.Request, v *volume.Con
 	body := &stream.Body{ReadCloser: r.Body, Control: http.NewResponseController(w), Limit: h.opts.BodyLimit}
 	how := &volume.NewFile{Mode: mode, Parents: q.Get("force") == "true", Most: maxVolumeFile}
 	err = v.Write(q.Get("path"), body, how)
+	if errors.Is(err, io.ErrUnexpectedEOF) { // the client has gone
+		return invalid("the request's body cannot be read to its end")
+	}
 	if err != nil {
 		return err
 	}
