@@ -35,14 +35,15 @@ const (
 	maxExecs     = 1000     // how many are known
 	maxExecsSize = 16 << 20 // bytes of those that are not started
 	maxShown     = 4 << 10  // bytes of a command that was started
+	perText      = 16       // bytes of a text itself
 )
 
 // size returns how many bytes the execution takes, and whether it runs.
 func (e *execution) size() (n int, runs bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, s := range slices.Concat(e.ask.Cmd, e.ask.Env) {
-		n += len(s)
+	for _, s := range slices.Concat(e.ask.Cmd, e.ask.Env, []string{e.ask.User, e.ask.WorkingDir}) {
+		n += perText + len(s)
 	}
 	return n, e.started && e.code == nil
 }
@@ -92,9 +93,9 @@ func (e *execution) begin() (container.Exec, error) {
 	if e.started {
 		return ask, runtime.Errorf(runtime.ErrConflict, "exec %s was started already", e.id)
 	}
-	e.started, e.ask.Env = true, nil
+	e.started, e.ask.Env, e.ask.WorkingDir = true, nil, ""
 	for size, i := 0, 0; i < len(ask.Cmd); i++ {
-		if size += len(ask.Cmd[i]); size > maxShown {
+		if size += perText + len(ask.Cmd[i]); size > maxShown {
 			e.ask.Cmd = append(slices.Clone(ask.Cmd[:i]), "...")
 			break
 		}
@@ -116,6 +117,7 @@ func createExec(h *Handler, ctx context.Context, r *request, c *container.Contai
 	if err := r.decode(&e.ask); err != nil {
 		return nil, err
 	}
+	e.ask.Container, e.ask.DetachKeys = "", "" // nothing here reads them
 	if len(e.ask.Cmd) == 0 {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "No exec command specified")
 	}

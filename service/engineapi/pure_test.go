@@ -153,6 +153,25 @@ func TestLogins(t *testing.T) {
 	}
 }
 
+// What is kept of commands is bounded by all of their parts.
+func TestExecutionsOfManyParts(t *testing.T) {
+	var x executions
+	for n := range 100 {
+		e := &execution{id: strconv.Itoa(n)}
+		e.ask.WorkingDir, e.ask.Cmd = strings.Repeat("x", 1<<19), make(container.Words, 1<<15)
+		if err := x.add(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if most := maxExecsSize >> 20; len(x.all) > most { // each takes a MiB
+		t.Errorf("%d commands are kept, want at most %d", len(x.all), most)
+	}
+	e := x.all[0]
+	if _, err := e.begin(); err != nil || len(e.ask.Cmd) > maxShown/perText+1 || e.ask.WorkingDir != "" {
+		t.Errorf("%d words of a command that was started are kept, %v", len(e.ask.Cmd), err)
+	}
+}
+
 // What is kept of commands is bounded, and a command that runs is not forgotten.
 func TestExecutions(t *testing.T) {
 	var x executions
