@@ -225,11 +225,19 @@ func (c *client) create(f *creation, args []string) (made *container.Container, 
 	if err := f.finish(args); err != nil {
 		return nil, err
 	}
-	if f.cidfile != "" {
-		if _, err := os.Lstat(f.cidfile); err == nil {
-			return nil, invalid("container ID file found, make sure the other container isn't running or delete %s",
-				f.cidfile)
+	if f.cidfile != "" { // before there is a container that its caller could not find
+		file, failed := newCIDFile(f.cidfile)
+		if failed != nil {
+			return nil, failed
 		}
+		defer func() {
+			if err == nil {
+				_, err = file.WriteString(made.ID())
+			}
+			if err = cmp.Or(err, file.Close()); err != nil {
+				_ = os.Remove(f.cidfile)
+			}
+		}()
 	}
 	for _, b := range f.HostConfig.Binds { // docker makes what does not exist
 		if source, _, _ := strings.Cut(b, ":"); strings.HasPrefix(source, "/") {
@@ -260,20 +268,19 @@ func (c *client) create(f *creation, args []string) (made *container.Container, 
 	for _, w := range warnings {
 		c.say("WARNING: " + w)
 	}
-	if err == nil && f.cidfile != "" {
-		err = writeNew(f.cidfile, made.ID())
-	}
 	return made, err
 }
 
-// writeNew writes a file that does not exist.
-func writeNew(name, text string) error {
+// newCIDFile makes the file of --cidfile, which must not exist.
+func newCIDFile(name string) (*os.File, error) {
 	file, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644) //nolint:gosec // as docker
-	if err != nil {
-		return err
+	switch {
+	case errors.Is(err, os.ErrExist):
+		return nil, invalid("container ID file found, make sure the other container isn't running or delete %s", name)
+	case err != nil:
+		return nil, invalid("--cidfile: %w", err)
 	}
-	_, err = file.WriteString(text)
-	return cmp.Or(err, file.Close())
+	return file, nil
 }
 
 func (c *client) pull(image string, quiet bool) error {

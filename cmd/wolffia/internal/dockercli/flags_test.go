@@ -1,11 +1,14 @@
 package dockercli
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/spf13/pflag"
+
+	"wolffia/runtime"
 )
 
 // parsed returns what a command line of run asks for.
@@ -83,5 +86,29 @@ func TestConfig(t *testing.T) {
 		if !ok {
 			t.Errorf("%s: %+v", name, f.Config)
 		}
+	}
+}
+
+// The file for the id of a container is there before the container, and not without it.
+func TestCIDFile(t *testing.T) {
+	dir := t.TempDir()
+	exists, absent := filepath.Join(dir, "exists"), filepath.Join(dir, "absent")
+	if err := os.WriteFile(exists, []byte("id"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{exists, filepath.Join(dir, "none", "id"), absent} {
+		f, err := parsed("--cidfile", file, "-v", "/proc/none/x:/y", "x") // no directory can be made there
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := new(client).create(f, []string{"x"}); !errors.Is(err, runtime.ErrInvalid) {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+	if text, err := os.ReadFile(exists); err != nil || string(text) != "id" {
+		t.Errorf("another container's file: %q, %v", text, err)
+	}
+	if _, err := os.Lstat(absent); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a file without a container: %v", err)
 	}
 }
