@@ -50,7 +50,7 @@ func (h *Handler) ServeSandbox(w http.ResponseWriter, r *http.Request, b *Box) {
 	reply, err := do(h, w, r, b)
 	switch {
 	case err != nil:
-		h.refuse(w, err)
+		h.refuse(w, r, err)
 	case reply != nil:
 		h.opts.JSON(w, http.StatusOK, reply)
 	}
@@ -64,17 +64,21 @@ type fault struct {
 
 func (f *fault) Error() string { return f.message }
 
-// refuse answers with an error, which the SDKs read as text.
-func (h *Handler) refuse(w http.ResponseWriter, err error) {
+// refuse answers with an error, which the SDKs read as text. Of a bug the reply says nothing.
+func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if f, is := errors.AsType[*fault](err); is {
 		h.fail(w, f.status, f.message)
 		return
 	}
-	status := http.StatusInternalServerError
-	if s, known := gate.StatusOf(err); known && s.Is != runtime.ErrUnavailable {
+	status, text := http.StatusInternalServerError, err.Error()
+	switch s, known := gate.StatusOf(err); {
+	case !known:
+		h.opts.Bug(w, r, err)
+		text = "internal error: see the service's log for this request id"
+	case s.Is != runtime.ErrUnavailable:
 		status = s.HTTP
 	}
-	h.fail(w, status, err.Error())
+	h.fail(w, status, text)
 }
 
 func (h *Handler) fail(w http.ResponseWriter, status int, text string) {
