@@ -13,6 +13,7 @@ import (
 	"wolffia/ops"
 	"wolffia/ops/stream"
 	"wolffia/runtime"
+	"wolffia/service/gate"
 )
 
 // A fault is an error with its status of HTTP, which E2B repeats in the body.
@@ -51,37 +52,23 @@ func faultOf(err error) (f *fault, ok bool) {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return &fault{http.StatusRequestTimeout, "the request's body has not arrived in time"}, true
 	}
-	for _, known := range classes {
-		if errors.Is(err, known.class) {
-			return &fault{known.status, err.Error()}, true
-		}
+	s, known := gate.StatusOf(err)
+	switch {
+	case !known:
+		return &fault{http.StatusInternalServerError, "internal error: see the service's log for this request id"}, false
+	case s.Is == runtime.ErrUnavailable: // a client takes 503 for a dead sandbox
+		s.HTTP = http.StatusInternalServerError
 	}
-	return &fault{http.StatusInternalServerError, "internal error: see the service's log for this request id"}, false
+	return &fault{s.HTTP, err.Error()}, true
 }
 
-// classes are the classes of errors as clients get them.
-var classes = []struct {
-	class  error
-	status int
-	code   connect.Code
-}{
-	{context.Canceled, 499, connect.CodeCanceled},
-	{context.DeadlineExceeded, http.StatusGatewayTimeout, connect.CodeDeadlineExceeded},
-	{runtime.ErrInvalid, http.StatusBadRequest, connect.CodeInvalidArgument},
-	{runtime.ErrNotFound, http.StatusNotFound, connect.CodeNotFound},
-	{runtime.ErrExists, http.StatusConflict, connect.CodeAlreadyExists},
-	{runtime.ErrDenied, http.StatusForbidden, connect.CodePermissionDenied},
-	{runtime.ErrConflict, http.StatusConflict, connect.CodeFailedPrecondition},
-	{runtime.ErrUnsupported, http.StatusNotImplemented, connect.CodeUnimplemented},
-	// a client takes 503 for a dead sandbox
-	{runtime.ErrUnavailable, http.StatusInternalServerError, connect.CodeInternal},
-}
-
-// codes are the codes of faults.
+// codes are the codes of faults by their status; others are internal.
 var codes = map[int]connect.Code{
 	http.StatusBadRequest: connect.CodeInvalidArgument, http.StatusUnauthorized: connect.CodeUnauthenticated,
+	http.StatusForbidden: connect.CodePermissionDenied, http.StatusConflict: connect.CodeFailedPrecondition,
 	http.StatusNotFound: connect.CodeNotFound, http.StatusNotImplemented: connect.CodeUnimplemented,
 	http.StatusTooManyRequests: connect.CodeResourceExhausted, http.StatusBadGateway: connect.CodeUnavailable,
+	http.StatusGatewayTimeout: connect.CodeDeadlineExceeded, gate.StatusCanceled: connect.CodeCanceled,
 }
 
 // rpcError returns an error as Connect sends it, nil for nil.
@@ -97,13 +84,11 @@ func (h *Handler) rpcError(ctx context.Context, err error) error {
 		h.opts.Log.Error("a request failed", "sandbox", callOf(ctx).box.ID, "error", err.Error())
 	}
 	code, known := codes[f.status]
-	for n := 0; !known && n < len(classes); n++ {
-		if errors.Is(err, classes[n].class) {
-			code, known = classes[n].code, true
-		}
-	}
-	if !known {
+	switch {
+	case !known:
 		code = connect.CodeInternal
+	case errors.Is(err, runtime.ErrExists):
+		code = connect.CodeAlreadyExists
 	}
 	return connect.NewError(code, f)
 }
