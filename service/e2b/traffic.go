@@ -105,7 +105,7 @@ func (h *Handler) port(w http.ResponseWriter, r *http.Request, caller service.Ca
 		r.Header.Del(name)
 	}
 	return port.Serve(w, r, &port.Request{
-		Inside: in, Port: to.port, Path: r.URL.EscapedPath(), BodyLimit: h.opts.BodyLimit, WriteLimit: h.opts.WriteLimit,
+		Inside: in, Port: to.port, BodyLimit: h.opts.BodyLimit, WriteLimit: h.opts.WriteLimit,
 		Fail: func(w http.ResponseWriter, _ *http.Request, err error) {
 			h.reply(w, http.StatusBadGateway, deadPort{to.id, err.Error(), to.port, http.StatusBadGateway})
 		},

@@ -1,6 +1,7 @@
 package e2b_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
@@ -9,6 +10,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -162,6 +164,18 @@ s.serve_forever()
 				t.Errorf("the server inside got %s: %s", secret, text)
 			}
 		}
+	}
+	conn, err := net.Dial("tcp", w.Address) // Go's client sends no such path
+	w.OK(err)
+	defer conn.Close()
+	_, err = fmt.Fprintf(conn, "POST /a%%2fb\"c HTTP/1.1\r\nHost: 3000-%s.localhost\r\nE2b-Traffic-Access-Token: %s\r\nContent-Length: 0\r\n\r\n", b.ID, b.Traffic)
+	w.OK(err)
+	reply, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	w.OK(err)
+	text, err := io.ReadAll(reply.Body)
+	w.OK(err)
+	if path, _, _ := strings.Cut(string(text), "\n"); path != "/a%2fb%22c" {
+		t.Errorf("the server inside got the path %s", path)
 	}
 }
 

@@ -2,6 +2,7 @@
 package port
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,7 +63,7 @@ func (f final) RoundTrip(r *http.Request) (*http.Response, error) {
 type Request struct {
 	Inside *service.Inside
 	Port   int    // from 1 to 65535
-	Path   string // at the server inside, encoded as in a URL; it begins with a slash
+	Path   string // at the server inside, encoded, with its slash; empty: as it was sent
 	// BodyLimit is how long each part of the request's body may take to arrive, WriteLimit how long
 	// the client may take to read a part of the reply.
 	BodyLimit, WriteLimit time.Duration
@@ -91,6 +92,7 @@ func Serve(w http.ResponseWriter, r *http.Request, to *Request) error {
 		return runtime.Errorf(runtime.ErrUnsupported, "port %d: the sandbox has the network of the host: connect to the port of the host", to.Port)
 	}
 	urlpath.Keep(r.URL)
+	path := cmp.Or(to.Path, r.URL.EscapedPath())
 	transport := &http.Transport{
 		DisableCompression: true,
 		DisableKeepAlives:  true, // the connection is this request's
@@ -100,7 +102,7 @@ func Serve(w http.ResponseWriter, r *http.Request, to *Request) error {
 		Transport:     final{transport, r.Context()},
 		FlushInterval: -1, // at once
 		ErrorLog:      log.New(io.Discard, "", 0),
-		Rewrite:       func(p *httputil.ProxyRequest) { rewrite(p, to) },
+		Rewrite:       func(p *httputil.ProxyRequest) { rewrite(p, to.Port, path) },
 		ModifyResponse: func(reply *http.Response) error {
 			reply.Header.Add("Content-Security-Policy", pagePolicy)
 			for _, name := range ofOrigin {
@@ -128,9 +130,9 @@ func Serve(w http.ResponseWriter, r *http.Request, to *Request) error {
 
 // rewrite makes the request to the server inside. What the client sent to the service itself
 // does not get there: its key and tokens, and the service's address.
-func rewrite(p *httputil.ProxyRequest, to *Request) {
-	p.Out.URL.Scheme, p.Out.URL.Host = "http", fmt.Sprintf("localhost:%d", to.Port)
-	p.Out.URL.RawPath = to.Path
+func rewrite(p *httputil.ProxyRequest, port int, path string) {
+	p.Out.URL.Scheme, p.Out.URL.Host = "http", fmt.Sprintf("localhost:%d", port)
+	p.Out.URL.RawPath = path
 	p.Out.URL.Path, _ = url.PathUnescape(p.Out.URL.RawPath) // a part of what was parsed
 	p.Out.URL.RawQuery = p.In.URL.RawQuery                  // as it is
 	p.Out.Host = p.Out.URL.Host
