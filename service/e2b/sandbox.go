@@ -171,7 +171,9 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
-		d.Network.AllowOut = egress.Allow
+		if d.Network.AllowOut = nil; egress != nil {
+			d.Network.AllowOut = egress.Allow
+		}
 	}
 	h.reply(w, http.StatusOK, d)
 	return nil

@@ -179,6 +179,22 @@ s.serve_forever()
 	}
 }
 
+// A sandbox with a filtered network that reaches no name can be described.
+func TestFilteredWithoutNames(t *testing.T) {
+	w := world{servetest.New(t, keyAll+"\n", func(o *service.Options) {
+		configure := o.Configure
+		o.Configure = func(ctx context.Context, p *service.Params) (*runtime.SandboxConfig, error) {
+			c, err := configure(ctx, p)
+			if err == nil {
+				c.Network, c.Egress = runtime.NetworkFiltered, nil
+			}
+			return c, err
+		}
+	})}
+	b := w.create(`{"network":{"allowPublicTraffic":false}}`)
+	w.call(http.MethodGet, "/sandboxes/"+b.ID, "", http.StatusOK, nil)
+}
+
 // A fork has the changes of the codebase, and an end. The old paths do what the new ones do.
 func TestFork(t *testing.T) {
 	w := world{servetest.New(t, keyAll+"\n", func(o *service.Options) {
