@@ -111,7 +111,7 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if req.Internet != nil && *req.Internet && b.Network == runtime.NetworkNone {
-		return errors.Join(errNoInternet, h.service.Destroy(r.Context(), caller, b.ID))
+		return errors.Join(errNoInternet, h.service.Destroy(context.WithoutCancel(r.Context()), caller, b.ID))
 	}
 	if err := h.awaitReady(r.Context(), b, readyCommand); err != nil {
 		return errors.Join(err, h.service.Destroy(context.WithoutCancel(r.Context()), caller, b.ID))
