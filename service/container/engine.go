@@ -44,6 +44,8 @@ type Engine struct {
 	live   map[string]*held           // by id of a sandbox; guarded by mu
 	shown  map[string]*sync.WaitGroup // calls of Logs, by id of a sandbox; guarded by mu
 	events feeds
+
+	starting sync.Map // ids of sandboxes whose containers calls are about to start
 }
 
 // New returns an engine over a service. The caller closes it before the service.

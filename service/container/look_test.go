@@ -21,6 +21,7 @@ type host struct {
 	boxes     []*runtime.Sandbox
 	jobs      error
 	destroyed bool
+	stop      func() // called by Stop
 }
 
 func (h *host) Get(_ context.Context, id string) (*runtime.Sandbox, error) {
@@ -168,6 +169,50 @@ func TestIdleFollower(t *testing.T) {
 	m.end(0)
 	<-done
 }
+
+// Of two calls that start a container that has ended, the second one does not stop the first one's
+// sandbox.
+func TestStartTwice(t *testing.T) {
+	labels := map[string]string{launch.LabelRecord: "{}"}
+	r := &record{Started: time.Now().Add(-time.Hour), Kind: byJob, Exit: &Exit{}}
+	if err := r.put(labels); err != nil {
+		t.Fatal(err)
+	}
+	h := &host{boxes: []*runtime.Sandbox{{ID: "0123456789ab", State: runtime.StateRunning, Labels: labels}}}
+	e, all := New(service.New(h, nil), &Options{}), service.Caller{All: true}
+	c, err := e.Get(t.Context(), all, "0123456789ab")
+	if err != nil || c.State != Exited {
+		t.Fatal(c, err)
+	}
+	stopped := 0
+	h.stop = func() {
+		if stopped++; stopped == 1 {
+			second := *c
+			if err := e.Start(t.Context(), all, &second, nil); !errors.Is(err, runtime.ErrExists) {
+				t.Errorf("during another start: %v", err)
+			}
+		}
+	}
+	if err := e.Start(t.Context(), all, c, nil); !errors.Is(err, errNoStart) || stopped != 1 {
+		t.Errorf("stopped %d times, %v", stopped, err)
+	}
+	r.Started = time.Now()
+	if err := r.put(labels); err != nil {
+		t.Fatal(err)
+	}
+	if err := e.Start(t.Context(), all, c, nil); !errors.Is(err, runtime.ErrExists) || stopped != 1 {
+		t.Errorf("after another start: stopped %d times, %v", stopped, err)
+	}
+}
+
+var errNoStart = errors.New("a host that starts nothing")
+
+func (h *host) Stop(context.Context, string) error {
+	h.stop()
+	return nil
+}
+
+func (h *host) Start(context.Context, string) error { return errNoStart }
 
 type writer func([]byte) error
 

@@ -147,6 +147,17 @@ func (e *Engine) claim(ctx context.Context, caller service.Caller, c *Container,
 		return runtime.Errorf(runtime.ErrConflict, "container %s is paused: unpause it instead", c.ID())
 	}
 	id, was := c.Sandbox.ID, c.Started
+	if _, busy := e.starting.LoadOrStore(id, true); busy {
+		return errRunning
+	}
+	defer e.starting.Delete(id)
+	now, err := e.service.Get(ctx, caller, id)
+	if err != nil {
+		return err
+	}
+	if r := recordOf(now.Labels); r != nil && !r.Started.Equal(was) { // else its Stop would be that of a later start
+		return errRunning
+	}
 	if c.State == Exited && c.Sandbox.State.Runs() { // nothing of the last run stays
 		if err := e.service.Stop(ctx, caller, id); err != nil && !errors.Is(err, runtime.ErrConflict) {
 			return err
