@@ -123,7 +123,7 @@ func (c *Conn) opened() bool {
 }
 
 // lives reports whether the connection is open or about to be. What has ended may have something
-// To be read.
+// to be read.
 func (c *Conn) lives() bool {
 	return !c.opened() || c.err == nil && c.conn.Err() == nil && !c.sock.HungUp() && (c.shim == nil || c.shim.Err() == nil)
 }
@@ -245,7 +245,7 @@ func Dial(rec *statedir.Record) (*rawsock.Socket, error) {
 }
 
 // connect connects to the socket called name in the directory dir. The directory belongs
-// To the user that the sandbox runs as, so a symbolic link there is not followed.
+// to the user that the sandbox runs as, so a symbolic link there is not followed.
 func connect(dir int, name string) (*net.UnixConn, error) {
 	fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -280,7 +280,7 @@ func notRunning(rec *statedir.Record) error {
 // Lost returns the error for a connection to a sandbox that broke with err: why the
 // sandbox ended, if it did.
 func Lost(ctx context.Context, rec *statedir.Record, err error) error {
-	// A Shim records why it ends before it releases the lock. If PID 1 answers instead, the
+	// A shim records why it ends before it releases the lock. If PID 1 answers instead, the
 	// sandbox runs, perhaps anew.
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -313,7 +313,7 @@ func Ask(ctx context.Context, rec *statedir.Record, req *boot.Request, limit tim
 	return AskWith(ctx, rec, req, nil, limit)
 }
 
-// AskWith is askShim for a request that comes with a file, or nil. The file stays the
+// AskWith is Ask for a request that comes with a file, or nil. The file stays the
 // caller's.
 func AskWith(ctx context.Context, rec *statedir.Record, req *boot.Request, file *os.File, limit time.Duration) (*boot.Reply, error) {
 	sock, err := Dial(rec)

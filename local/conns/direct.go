@@ -25,7 +25,7 @@ const openLimit = 10 * time.Second
 // open requests a connection to PID 1 from a sandbox's shim, so that frames do not pass the shim.
 // c owns the connection to the shim from then on.
 func (c *Conn) open(ctx context.Context, rec *statedir.Record, shim *rawsock.Socket) error {
-	stop := context.AfterFunc(ctx, func() { _ = shim.Close() }) // ends askFile
+	stop := context.AfterFunc(ctx, func() { _ = shim.Close() }) // ends AskFile
 	file, err := AskFile(shim, &boot.Request{Op: boot.OpDirect})
 	if !stop() {
 		_ = file.Close() // nil is fine
@@ -59,7 +59,7 @@ func (c *Conn) join(shim *rawsock.Socket, direct *os.File) (err error) {
 }
 
 // AskFile sends a request that is answered with a file, which the caller closes. It is the
-// Conn's first.
+// connection's first.
 func AskFile(sock *rawsock.Socket, req *boot.Request) (*os.File, error) {
 	request, err := json.Marshal(req)
 	if err != nil {

@@ -14,7 +14,7 @@ type Table[T io.Closer] struct {
 func NewTable[T io.Closer]() *Table[T] { return &Table[T]{open: map[string]T{}} }
 
 // Put keeps v for a sandbox, and closes what was kept for it before, such as for a start whose
-// Shim was killed.
+// shim was killed.
 func (t *Table[T]) Put(id string, v T) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -31,7 +31,7 @@ func Filter(c *statedir.Config, backend *launch.Backend) error {
 	return err
 }
 
-// checkFilter is completeFilter without the cause of an error.
+// checkFilter is Filter without the cause of an error.
 func checkFilter(c *statedir.Config, backend *launch.Backend) error {
 	if c.CodebasePath == "" {
 		return nil
