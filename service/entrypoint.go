@@ -102,6 +102,9 @@ func (s *Service) Recover(ctx context.Context) error {
 	slots := make(chan struct{}, maxRecovering)
 	for _, b := range all {
 		if b.State != runtime.StateRunning && !b.unanswered {
+			if b.WakesOnUse && !b.stopsAt.IsZero() {
+				s.stopAt(b.ID, b.stopsAt)
+			}
 			continue
 		}
 		slots <- struct{}{} // recover has a limit

@@ -1,15 +1,18 @@
 package service_test
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"wolffia/internal/host/probe"
 	"wolffia/internal/test/shimtest"
+	"wolffia/internal/test/wait"
 	"wolffia/runtime"
 	"wolffia/runtime/bwrap"
 	"wolffia/runtime/docker"
@@ -47,8 +50,37 @@ func TestOnGvisor(t *testing.T) {
 	runOn(t, "gvisor", map[string]func(*testing.T){
 		"CreateScanDestroy": TestCreateScanDestroy, "ExecuteBash": TestExecuteBash, "Git": TestGit,
 		"Files": TestFiles, "FilesByRule": TestFilesByRule,
-		"RestartKeepsSessions": TestRestartKeepsSessions,
+		"RestartKeepsSessions": TestRestartKeepsSessions, "DueWhilePaused": dueWhilePaused,
 	})
+}
+
+// deaf is a runtime whose service cannot signal jobs, as while their sandbox is paused.
+type deaf struct{ service.Runtime }
+
+func (deaf) SignalJob(context.Context, runtime.SessionID, string, syscall.Signal) error {
+	return runtime.ErrConflict
+}
+
+// A background command whose time is over while its sandbox is paused ends when that is resumed,
+// also by another service.
+func dueWhilePaused(t *testing.T) {
+	w := newWorld(t)
+	first := w.driverOver(deaf{w.rt}).Service
+	b, _, err := first.Create(w.Ctx, &service.Params{})
+	w.OK(err)
+	all := service.Caller{All: true}
+	in, err := first.Inside(w.Ctx, all, b.ID)
+	w.OK(err)
+	id, err := in.Background(w.Ctx, &runtime.Command{Command: []string{"sleep 1000"}, Timeout: time.Millisecond})
+	w.OK(err)
+	w.OK(in.Pause(w.Ctx))
+	_, err = w.driver().Service.Thaw(w.Ctx, all, b.ID)
+	w.OK(err)
+	wait.Until(t, "its end", func() bool {
+		now, _, err := in.Status(w.Ctx, id)
+		return err == nil && !now.EndedAt.IsZero()
+	})
+	w.OK(first.Destroy(w.Ctx, all, b.ID))
 }
 
 // The service says what an engine has of a sandbox that the state directory lost,

@@ -97,13 +97,12 @@ func (s *Service) Thaw(ctx context.Context, caller Caller, id string) (*Sandbox,
 }
 
 // thaw has the processes of a paused sandbox run on, and does what a service before this one may
-// not have got to.
+// not have got to, and what was due during the pause.
 func (s *Service) thaw(ctx context.Context, b *Sandbox) error {
 	if err := s.rt.Resume(ctx, b.ID); err != nil {
 		return err
 	}
-	_, err := s.enter(ctx, b)
-	return err
+	return s.recover(ctx, b)
 }
 
 // Resume starts a paused sandbox, which then ends at until. If that fails the sandbox stays as it
