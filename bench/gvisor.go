@@ -2,12 +2,14 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -134,10 +136,13 @@ func newContainer(ctx context.Context, runsc string) (_ *container, err error) {
 	}
 }
 
-func (c *container) exec(command string) error {
-	out, err := exec.Command(c.runsc, append(c.flags(), "exec", "bench", command)...).CombinedOutput()
+func (c *container) exec(command string) error { return c.do("exec", "bench", command) }
+
+// do calls runsc about containers.
+func (c *container) do(args ...string) error {
+	out, err := exec.Command(c.runsc, append(c.flags(), args...)...).CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("runsc exec: %w: %s", err, out)
+		return fmt.Errorf("runsc %s: %w: %s", args[0], err, out)
 	}
 	return nil
 }
@@ -171,7 +176,41 @@ func (b *bench) gvisorExec(runsc string) error {
 	if err := b.beside(&runscPeer, id, func() error { return peer.exec("true") }); err != nil {
 		return err
 	}
+	if err := b.gvisorPause(id, peer); err != nil {
+		return err
+	}
 	fmt.Fprintf(b.table, "gvisor: idle sandbox, %d processes\t\t%.1f MB PSS\t\t\t\n", parts, idle)
+	return nil
+}
+
+// gvisorPause compares a pause and its end with those of runsc, turn by turn.
+func (b *bench) gvisorPause(id string, peer *container) error {
+	const rounds, warm = 40, 3
+	var theirs, ours times
+	for i := range rounds + warm {
+		for _, m := range []struct {
+			to            *times
+			pause, resume func() error
+		}{
+			{&theirs, func() error { return peer.do("pause", "bench") }, func() error { return peer.do("resume", "bench") }},
+			{
+				&ours, func() error { return b.rt.Pause(b.ctx, id) },
+				func() error { return b.rt.Resume(b.ctx, id) },
+			},
+		} {
+			d, err := took(func() error { return cmp.Or(m.pause(), m.resume()) })
+			if err != nil {
+				return err
+			}
+			if i >= warm {
+				*m.to = append(*m.to, d)
+			}
+		}
+	}
+	slices.Sort(theirs)
+	slices.Sort(ours)
+	b.row("runsc pause, runsc resume", theirs, "")
+	b.row("gvisor: pause, resume", ours, fmt.Sprintf("<= that: %.2fx", float64(ours.at(0.5))/float64(theirs.at(0.5))))
 	return nil
 }
 
