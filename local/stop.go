@@ -120,5 +120,7 @@ func killParts(rec *statedir.Record, c *statedir.Config) error {
 	if rec.HasEngine() {
 		asked = rec.Processes().EndKeeper()
 	}
-	return errors.Join(asked, rec.Processes().Shim().Kill(boot.KillLimit), rec.Processes().KillAll(c.UID, boot.KillLimit))
+	err := rec.Processes().Shim().Kill(boot.KillLimit)
+	letDie(rec)
+	return errors.Join(asked, err, rec.Processes().KillAll(c.UID, boot.KillLimit))
 }
