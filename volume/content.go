@@ -327,6 +327,9 @@ func (c *Content) MakeDir(name string, mode uint32, parents bool) error {
 	if err != nil {
 		return err
 	}
+	if at == "" {
+		return runtime.Errorf(runtime.ErrExists, "path %q: it is the volume itself", name)
+	}
 	names := strings.Split(at, "/")
 	dir, err := c.open("", unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {

@@ -52,6 +52,7 @@ func TestContent(t *testing.T) {
 		"NUL":                {write(c, "/a\x00b", "x", false), runtime.ErrInvalid},
 		"a directory":        {c.MakeDir("/new", 0o700, false), nil},
 		"a directory twice":  {c.MakeDir("/new", 0, true), runtime.ErrExists},
+		"the volume's dir":   {c.MakeDir("/", 0, true), runtime.ErrExists},
 		"no parent of a dir": {c.MakeDir("/x/y", 0, false), runtime.ErrNotFound},
 		"set-id":             {c.SetMode("/a", 0o4750), nil},
 		"remove nothing":     {c.Remove("/absent"), runtime.ErrNotFound},
