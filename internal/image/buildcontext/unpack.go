@@ -37,8 +37,18 @@ const (
 
 var errLarge = errors.New("it is too large: a build has 8 GiB, or a million files")
 
-func (b *Budget) take(n int64) error {
-	if n < 0 || b.left.Add(-n) < 0 {
+// A share is what one archive has taken of a budget.
+type share struct {
+	*Budget
+	taken int64
+}
+
+func (s *share) take(n int64) error {
+	if n < 0 {
+		return errLarge
+	}
+	s.taken += n
+	if s.left.Add(-n) < 0 {
 		return errLarge
 	}
 	return nil
@@ -46,9 +56,15 @@ func (b *Budget) take(n int64) error {
 
 // Unpack unpacks an archive of a build's context (tar, which may be compressed by gzip) in a
 // directory, and nothing outside of it, within a budget. Both are hostile. It is safe for concurrent
-// use. What it has unpacked stays after an error: [runtime.ErrInvalid], or [runtime.ErrUnavailable]
-// of a disk that is full.
-func Unpack(dir string, r io.Reader, within *Budget) error {
+// use. After an error, [runtime.ErrInvalid], or [runtime.ErrUnavailable] of a disk that is full, the
+// caller removes what was unpacked: it counts no more.
+func Unpack(dir string, r io.Reader, of *Budget) (err error) {
+	within := &share{Budget: of}
+	defer func() {
+		if err != nil {
+			of.left.Add(within.taken)
+		}
+	}()
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
@@ -81,7 +97,7 @@ func Unpack(dir string, r io.Reader, within *Budget) error {
 	}
 }
 
-func unpackOne(root *os.Root, h *tar.Header, r io.Reader, within *Budget) error {
+func unpackOne(root *os.Root, h *tar.Header, r io.Reader, within *share) error {
 	name := filepath.Clean(h.Name)
 	mode := h.FileInfo().Mode().Perm()
 	if name == "." {

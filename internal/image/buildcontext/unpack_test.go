@@ -76,5 +76,8 @@ func TestUnpackBounds(t *testing.T) {
 		if err := Unpack(t.TempDir(), &archive, within); !errors.Is(err, c.want) {
 			t.Errorf("%s: got %v, want %v", name, err, c.want)
 		}
+		if left := within.left.Load(); (left == c.has) != (c.want != nil) {
+			t.Errorf("%s: %d bytes are left of %d", name, left, c.has)
+		}
 	}
 }
