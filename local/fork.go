@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	goruntime "runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	"wolffia/internal/sys/rmtree"
 	"wolffia/internal/sys/step"
 	"wolffia/local/kept"
+	"wolffia/local/pool"
 	"wolffia/runtime"
 )
 
@@ -87,17 +89,52 @@ func (s *sandboxes) ForkAs(
 	return made, nil
 }
 
+// StartForks starts sandboxes, as many at the same time as there are processors. If one does not
+// start it destroys all.
+func (s *sandboxes) StartForks(ctx context.Context, all []*runtime.Sandbox) error {
+	err := pool.SideBySide(len(all), goruntime.GOMAXPROCS(0), func(i int) error { return s.Start(ctx, all[i].ID) })
+	if err != nil {
+		for _, b := range all {
+			err = errors.Join(err, s.Destroy(context.WithoutCancel(ctx), b.ID))
+		}
+	}
+	return err
+}
+
 // hidden makes a snapshot whose name begins with forkPrefix, by the work r of the tree server or,
 // with memory, of a sandbox that runs.
 func (s *reviews) hidden(
 	ctx context.Context, rec *statedir.Record, c *statedir.Config, r *boot.Review, memory bool,
 ) (string, error) {
-	if memory {
+	switch {
+	case memory && kept.Is(statedir.Cow(rec.Run())): // it was not started since it was forked, or restored
+		return s.hiddenNext(ctx, rec, c)
+	case memory:
 		return s.keepMemory(ctx, rec, c, false)
 	}
 	removeStale(filepath.Join(statedir.Cow(rec.Run()), statedir.CowSnapshots), forkPrefix)
 	r.Name = forkPrefix + strings.ToLower(rand.Text())
 	return r.Name, s.review(ctx, rec.ID(), r, nil)
+}
+
+// hiddenNext is hidden for what the next start of a sandbox begins with: its changes and a memory.
+func (s *reviews) hiddenNext(ctx context.Context, rec *statedir.Record, c *statedir.Config) (name string, err error) {
+	dir, err := kept.SnapshotsDir(rec)
+	if err != nil {
+		return "", err
+	}
+	defer dir.Close()
+	if c.CopyOnWrite {
+		name, err = s.hidden(ctx, rec, c, &boot.Review{Do: boot.ReviewSnapshot, Memory: true}, false)
+	} else {
+		name = forkPrefix + strings.ToLower(rand.Text())
+		err = kept.Copy(rec, ".", statedir.CowSnapshots, name)
+	}
+	if err == nil && !kept.Is(filepath.Join(dir.Name(), name)) {
+		err = errors.Join(rmtree.Remove(dir, name), runtime.Errorf(runtime.ErrConflict,
+			"sandbox %s was started meanwhile: fork it again", rec.ID()))
+	}
+	return name, err
 }
 
 // hiddenCopy is hidden for a copy of a snapshot.
@@ -212,15 +249,25 @@ func (s *reviews) Restore(ctx context.Context, sandboxID, name string) error {
 	if err != nil {
 		return err
 	}
+	state, _, err := rec.State()
+	if err == nil && state.Runs() {
+		return stopFirst(rec)
+	}
 	if !c.CopyOnWrite && s.canKeepMemory(c) == nil {
 		return s.restoreMemory(rec, name)
 	}
-	if state, _, err := rec.State(); err == nil && !state.Runs() && kept.Hibernates(rec) {
+	if err == nil && kept.Hibernates(rec) {
 		if err := kept.Wake(rec); err != nil {
 			return runtime.WithClass(runtime.ErrUnavailable, err)
 		}
 	}
 	return s.review(ctx, sandboxID, &boot.Review{Do: boot.ReviewRestore, Name: name}, nil)
+}
+
+// stopFirst is the error of Restore for a sandbox that runs.
+func stopFirst(rec *statedir.Record) error {
+	return runtime.Errorf(runtime.ErrConflict,
+		"sandbox %s runs: what it has cannot be replaced: wolffia stop %[1]s", rec.ID())
 }
 
 // RemoveSnapshot implements [runtime.Workspace].

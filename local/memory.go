@@ -144,7 +144,7 @@ func (s *reviews) restoreMemory(rec *statedir.Record, name string) error {
 	}
 	release, err := rec.TryLockAll()
 	if errors.Is(err, runtime.ErrConflict) {
-		return runtime.Errorf(runtime.ErrConflict, "the sandbox runs: stop it before its memory is replaced")
+		return stopFirst(rec)
 	}
 	if err != nil {
 		return err

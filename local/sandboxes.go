@@ -267,7 +267,8 @@ func describe(rec *statedir.Record, c *statedir.Config, state func() (runtime.St
 	if is == runtime.StateDead {
 		letDie(rec)
 	}
-	s.WakesOnUse = is == runtime.StatePaused && statedir.PauseOf(rec.Run()).Idle
+	s.WakesOnUse = is == runtime.StatePaused && statedir.PauseOf(rec.Run()).Idle ||
+		is == runtime.StateStopped && kept.Hibernates(rec)
 	life, err := rec.Lifetime(c)
 	if err != nil {
 		return nil, err

@@ -307,7 +307,8 @@ type Sandbox struct {
 	ExpiresAt   time.Time
 	IdleTimeout time.Duration // 0: none
 	IdleAction  IdleAction    // empty: IdleDestroy
-	// WakesOnUse says that it is paused since it was not used: its next use resumes it.
+	// WakesOnUse says that it is paused since it was not used, or hibernates, which is
+	// StateStopped: its next use brings it back.
 	WakesOnUse bool
 	Expired    Expiry // why its lifetime is over; empty if it is not
 }

@@ -218,7 +218,7 @@ type ForkOptions struct {
 	Name string // of the sandbox; of several ones NAME-1, NAME-2; empty: none
 	// Memory is as of SnapshotOptions. The first Start restores it: sessions and kept jobs run on,
 	// commands of clients end. A file that is open inside and that the host has removed, or another
-	// wolffia or runsc, is then [ErrConflict].
+	// wolffia or runsc, is then [ErrConflict]. A fork that was not started can be forked so too.
 	Memory bool
 	Count  int // how many; 0 is 1, at most [MaxForks]
 }

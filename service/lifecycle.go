@@ -54,13 +54,14 @@ func (s *Service) destroyed(ctx context.Context, id string) error {
 }
 
 // Stop ends all processes of a running or paused sandbox, and keeps its files but for those of
-// temporary file systems. One that has no processes is [runtime.ErrConflict].
+// temporary file systems. One that has no processes, and does not hibernate, is
+// [runtime.ErrConflict].
 func (s *Service) Stop(ctx context.Context, caller Caller, id string) error {
 	b, err := s.Get(ctx, caller, id)
 	if err != nil {
 		return err
 	}
-	if !b.State.Runs() {
+	if !b.State.Runs() && !b.WakesOnUse {
 		return notRunning(b)
 	}
 	if err := s.rt.Stop(ctx, id); err != nil {

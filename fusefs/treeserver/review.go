@@ -125,7 +125,7 @@ func (t *treeServer) work(r *boot.Review, stopped func() bool, w io.Writer) erro
 		n, err := l.Discard(paths)
 		return errors.Join(err, out.Encode(n))
 	case boot.ReviewSnapshot:
-		return t.snapshot(l, r.From, r.Name)
+		return t.snapshot(l, r.From, r.Name, r.Memory && t.server == nil)
 	case boot.ReviewRestore:
 		return t.restore(r.Name)
 	case boot.ReviewRecover:
@@ -148,8 +148,9 @@ func encodeResult(out *json.Encoder, result *runtime.ApplyResult) error {
 	return err
 }
 
-// snapshot copies the changes, or those of a snapshot that is named, to a snapshot.
-func (t *treeServer) snapshot(l *cow.Layers, of, name string) error {
+// snapshot copies the changes, or those of a snapshot that is named, to a snapshot; with memory also
+// the memory of the next start.
+func (t *treeServer) snapshot(l *cow.Layers, of, name string, memory bool) error {
 	if !statedir.ValidSnapshot(name) {
 		return runtime.Errorf(runtime.ErrInvalid, "%q is not a name for a snapshot", name)
 	}
@@ -169,7 +170,7 @@ func (t *treeServer) snapshot(l *cow.Layers, of, name string) error {
 	if of != "" {
 		err = t.copySnapshot(of, to)
 	} else {
-		err = copyLayers(l, t.copied.dir, to, statedir.CowComing, false)
+		err = copyLayers(l, t.copied.dir, to, statedir.CowComing, memory)
 	}
 	if err != nil {
 		return err

@@ -238,8 +238,12 @@ func Exists(rec *statedir.Record) bool {
 }
 
 // Hibernates reports whether a sandbox that does not run has kept its memory as it ended.
-func Hibernates(rec *statedir.Record) bool {
-	info, err := os.Lstat(filepath.Join(rec.Run(), statedir.CowMemory, launch.MemoryFiles[0]))
+func Hibernates(rec *statedir.Record) bool { return Is(rec.Run()) }
+
+// Is reports whether a directory has a complete memory that no start has restored: that of a
+// snapshot, or statedir.Cow of a sandbox whose next start restores it.
+func Is(in string) bool {
+	info, err := os.Lstat(filepath.Join(in, statedir.CowMemory, launch.MemoryFiles[0]))
 	return err == nil && info.Size() > 0
 }
 

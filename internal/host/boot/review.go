@@ -42,6 +42,8 @@ type Review struct {
 	Force  bool     `json:"force,omitempty"`
 	Name   string   `json:"name,omitempty"`
 	From   string   `json:"from,omitempty"`
+	// Memory has a snapshot of a sandbox that does not run take the memory of its next start too.
+	Memory bool `json:"memory,omitempty"`
 	// At is the directory that the client finds at the codebase's path. What compares with it, or
 	// changes it, is refused if it is not the one that is served.
 	At Dir `json:"at,omitzero"`

@@ -148,7 +148,7 @@ Processes and sessions are not copied.`,
 			end := h.During("copy the sandbox")
 			all, err := rt.Fork(ctx, args[0], o)
 			if err == nil && start {
-				err = startForks(ctx, rt, all)
+				err = rt.StartForks(ctx, all)
 			}
 			if end(); err != nil {
 				return err
@@ -190,19 +190,6 @@ func warnShared(ctx context.Context, h *host.Host, rt *local.Runtime, id string)
 	if len(d.Config.Volumes)+len(d.Config.Mounts) > 0 {
 		h.Warn("the forks share volumes, homes, caches and mounts with the sandbox")
 	}
-}
-
-// startForks starts all of some sandboxes, or leaves none.
-func startForks(ctx context.Context, rt *local.Runtime, all []*runtime.Sandbox) error {
-	for _, s := range all {
-		if err := rt.Start(ctx, s.ID); err != nil {
-			for _, s := range all {
-				err = errors.Join(err, rt.Destroy(context.WithoutCancel(ctx), s.ID))
-			}
-			return err
-		}
-	}
-	return nil
 }
 
 // SnapshotCommand returns the command snapshot.
