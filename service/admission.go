@@ -35,7 +35,7 @@ func (a *admission) admit(ctx context.Context, s *Service, id string, o registry
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	all, err := s.List(ctx, Caller{All: true})
+	all, err := s.all(ctx, Caller{All: true})
 	if err != nil {
 		return nil, err
 	}

@@ -41,7 +41,7 @@ const (
 // Owners returns what each owner has that the caller may use, sorted. Sandboxes without an owner
 // are in none.
 func (s *Service) Owners(ctx context.Context, caller Caller) ([]OwnerUsage, error) {
-	all, err := s.List(ctx, caller)
+	all, err := s.all(ctx, caller)
 	if err != nil {
 		return nil, err
 	}

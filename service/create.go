@@ -27,6 +27,10 @@ type Params struct {
 	SandboxID string `json:"-"`
 	// GitConfig is how git is configured in an owner's own sandbox; nil: not.
 	GitConfig *GitConfig `json:"-"`
+	// Snapshot is the id of a [Snapshot] of the caller of ctx: the sandbox goes on from it. Its
+	// owner is the snapshot's, and only TTL, EndsStopped, Metadata, Note, Key and, of a filtered
+	// network, Egress can be other than there.
+	Snapshot string `json:",omitempty"`
 	// Image is the image to run on; empty: what the service's own configuration says.
 	Image string
 	// Entrypoint is recorded and, unless it is [IdleEntrypoint], run in the background once
@@ -61,6 +65,8 @@ type Params struct {
 	// Refine, if not nil, changes the configuration last. A front end sets so what it has decided
 	// and no field here says.
 	Refine func(*runtime.SandboxConfig) error `json:"-"`
+
+	from *Sandbox // the snapshot
 }
 
 // record is what the label [launch.LabelRecord] holds.
@@ -76,7 +82,8 @@ type record struct {
 	StopsAt     int64 `json:"stopsAt,omitempty"`
 	// Unanswered says that Create has not returned. Without Key, no caller can find the sandbox that a killed service
 	// leaves: see [Service.Recover].
-	Unanswered bool `json:"unanswered,omitempty"`
+	Unanswered bool  `json:"unanswered,omitempty"`
+	Snapshot   *kept `json:"snapshot,omitempty"` // nil: it is not a snapshot
 }
 
 // A keyOf names a sandbox of an owner: by the digest of an idempotency key or, if that is empty, the owner's own.
@@ -130,6 +137,11 @@ func (s *Service) Create(ctx context.Context, params *Params) (_ *Sandbox, creat
 	if err := params.validate(); err != nil {
 		return nil, false, err
 	}
+	if params.Snapshot != "" {
+		if params, err = restoring(ctx, s, params); err != nil {
+			return nil, false, err
+		}
+	}
 	r, err := recordOf(params)
 	if err != nil {
 		return nil, false, err
@@ -182,7 +194,7 @@ func (s *Service) create(ctx context.Context, p *Params, r *record) (made *runti
 		return nil, err
 	}
 	defer admitted()
-	b, err := s.rt.Create(ctx, config)
+	b, err := produced(ctx, s, p, config)
 	if err != nil {
 		return nil, err
 	}
@@ -305,6 +317,10 @@ func (o *Options) configure(ctx context.Context, p *Params) (_ *runtime.SandboxC
 		if name != "cow" && !o.Chosen {
 			return nil, runtime.Errorf(runtime.ErrDenied, "this service does not let its callers choose %s: leave it out", name)
 		}
+	}
+	if p.from != nil { // what else it has comes with the fork
+		config := &runtime.SandboxConfig{Network: p.from.Network, Resources: p.from.Resources}
+		return config, o.connect(config, p)
 	}
 	config := &runtime.SandboxConfig{Image: p.Image}
 	if o.Configure != nil {

@@ -2,14 +2,11 @@ package service
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"slices"
 
 	"wolffia/ops"
 	"wolffia/runtime"
-	"wolffia/runtime/launch"
-	"wolffia/service/registry"
 )
 
 // A reviewer is a runtime whose sandboxes can have a copied codebase.
@@ -41,19 +38,20 @@ const (
 	maxReviews = 4
 )
 
-// Review returns a handle on the changes of a sandbox. One that works on the host's directory itself is
-// [runtime.ErrInvalid].
+// Review returns a handle on the changes of a sandbox. What needs a copied codebase is
+// [runtime.ErrInvalid] of one that works on the host's directory itself.
 func (s *Service) Review(ctx context.Context, caller Caller, id string) (*Review, error) {
 	b, err := s.Get(ctx, caller, id)
 	if err != nil {
 		return nil, err
 	}
+	return reviewOf(s, b)
+}
+
+func reviewOf(s *Service, b *Sandbox) (*Review, error) {
 	rt, can := s.rt.(reviewer)
-	switch {
-	case !can:
+	if !can {
 		return nil, runtime.Errorf(runtime.ErrUnsupported, "this service keeps no changes of sandboxes apart")
-	case !b.CopyOnWrite:
-		return nil, runtime.Errorf(runtime.ErrInvalid, "sandbox %s works on the host's directory itself: a sandbox that is created with cow has changes to review", b.ID)
 	}
 	return &Review{s, rt, b}, nil
 }
@@ -115,60 +113,13 @@ func (r *Review) Discard(ctx context.Context, paths []string) (int, error) {
 	return r.rt.Discard(ctx, r.box.ID, paths)
 }
 
-// Fork makes a sandbox of the service, of the same owner, with the same configuration and the changes of one moment,
-// and starts it. Its entrypoint and metadata are those of the sandbox, but for its name. If it
-// fails, nothing is left; but a service that is killed meanwhile can leave one that was not started.
-func (r *Review) Fork(ctx context.Context) (_ *Sandbox, err error) {
-	done, err := r.turn(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	text, err := json.Marshal(record{Owner: r.box.Owner, Image: r.box.Requested, Entrypoint: r.box.Entrypoint, Note: r.box.Note, EndsStopped: r.box.EndsStopped})
-	if err != nil {
-		return nil, err
-	}
-	if err := r.service.admission.pace(ctx, r.service, r.box.Owner); err != nil {
-		return nil, err
-	}
-	id := runtime.NewID()
-	admitted, err := r.service.admission.admit(ctx, r.service, id, r.box.Owner, r.box.Resources)
-	if err != nil {
-		return nil, err
-	}
-	defer admitted()
-	r.service.starting.Store(id, true)
-	defer r.service.starting.Delete(id)
-	_, err = r.rt.ForkAs(ctx, r.box.ID, runtime.ForkOptions{}, func(_ int, c *runtime.SandboxConfig) {
-		if c.Labels == nil {
-			c.Labels = map[string]string{}
-		}
-		delete(c.Labels, metadataName)
-		c.ID, c.Labels[launch.LabelRecord] = id, string(text)
-		delete(c.Labels, launch.LabelKey)
-		if key := CallerOf(ctx).Key; key != "" {
-			c.Labels[launch.LabelKey] = key
-		}
-	})
-	if err != nil {
-		return nil, err
-	}
-	owner := Caller{Owner: r.box.Owner, All: r.box.Owner == registry.Owner{}}
-	if err := r.service.Start(ctx, owner, id); err != nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
-		defer cancel()
-		return nil, errors.Join(err, r.service.rt.Destroy(ctx, id))
-	}
-	return r.service.Get(ctx, owner, id)
-}
-
 // Snapshots is [runtime.Workspace].Snapshots.
 func (r *Review) Snapshots(ctx context.Context) ([]runtime.Snapshot, error) {
 	return r.rt.Snapshots(ctx, r.box.ID)
 }
 
 // Snapshot is [runtime.Workspace].Snapshot. A sandbox that has [MaxSnapshots] is [runtime.ErrConflict].
-func (r *Review) Snapshot(ctx context.Context, name string) (*runtime.Snapshot, error) {
+func (r *Review) Snapshot(ctx context.Context, name string, o runtime.SnapshotOptions) (*runtime.Snapshot, error) {
 	done, err := r.turn(ctx)
 	if err != nil {
 		return nil, err
@@ -181,7 +132,10 @@ func (r *Review) Snapshot(ctx context.Context, name string) (*runtime.Snapshot, 
 	if len(all) >= MaxSnapshots {
 		return nil, runtime.Errorf(runtime.ErrConflict, "sandbox %s has %d snapshots: remove one", r.box.ID, len(all))
 	}
-	return r.rt.Snapshot(ctx, r.box.ID, name, runtime.SnapshotOptions{})
+	if err := r.wake(ctx, o.Memory); err != nil {
+		return nil, err
+	}
+	return r.rt.Snapshot(ctx, r.box.ID, name, o)
 }
 
 // Restore replaces the changes of a sandbox by those of a snapshot, which is kept. All processes of a sandbox that

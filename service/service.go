@@ -182,6 +182,7 @@ type Sandbox struct {
 	Starting    bool // it is being created, by this process
 
 	unanswered bool // as in record
+	kept       *kept
 	stopsAt    time.Time
 }
 
@@ -201,7 +202,7 @@ func (s *Service) describe(b *runtime.Sandbox) (*Sandbox, *record) {
 	}
 	d := &Sandbox{Sandbox: b, Owner: r.Owner, Requested: r.Image, Entrypoint: r.Entrypoint, Note: r.Note, Metadata: map[string]string{}}
 	_, d.Starting = s.starting.Load(b.ID)
-	d.unanswered, d.EndsStopped = r.Unanswered, r.EndsStopped
+	d.unanswered, d.EndsStopped, d.kept = r.Unanswered, r.EndsStopped, r.Snapshot
 	if r.StopsAt != 0 {
 		d.stopsAt = time.UnixMilli(r.StopsAt)
 	}
@@ -215,6 +216,15 @@ func (s *Service) describe(b *runtime.Sandbox) (*Sandbox, *record) {
 
 // Get returns a sandbox that the caller may use, running or not.
 func (s *Service) Get(ctx context.Context, caller Caller, id string) (*Sandbox, error) {
+	b, err := s.any(ctx, caller, id)
+	if b != nil && b.kept != nil {
+		return nil, noSandbox(id)
+	}
+	return b, err
+}
+
+// any is Get for sandboxes and snapshots.
+func (s *Service) any(ctx context.Context, caller Caller, id string) (*Sandbox, error) {
 	if err := checkID(id); err != nil {
 		return nil, err
 	}
@@ -258,6 +268,12 @@ func checkID(id string) error {
 
 // List returns the sandboxes that the caller may use, newest first.
 func (s *Service) List(ctx context.Context, caller Caller) ([]*Sandbox, error) {
+	all, err := s.all(ctx, caller)
+	return slices.DeleteFunc(all, func(b *Sandbox) bool { return b.kept != nil }), err
+}
+
+// all is List with the snapshots.
+func (s *Service) all(ctx context.Context, caller Caller) ([]*Sandbox, error) {
 	all, err := s.rt.List(ctx)
 	if err != nil {
 		return nil, err

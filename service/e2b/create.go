@@ -47,10 +47,12 @@ func lifetime(seconds *int64, byDefault time.Duration) (time.Duration, error) {
 }
 
 // params returns what a request of an owner asks for.
-func (h *Handler) params(q *createRequest, o registry.Owner) (p *service.Params, err error) {
+func (h *Handler) params(ctx context.Context, q *createRequest, o registry.Owner) (p *service.Params, err error) {
 	n := note{Template: q.Template, Volumes: q.Volumes, AutoResume: q.AutoResume != nil && q.AutoResume.Enabled}
 	p = &service.Params{Owner: o, UserName: "user", Env: q.Env, Metadata: q.Metadata, EndsStopped: q.AutoPause}
-	if p.Image, err = h.imageOf(o, q.Template); err != nil {
+	if id := snapshotID(q.Template); h.isSnapshot(ctx, id) {
+		p.Snapshot = id
+	} else if p.Image, err = h.imageOf(o, q.Template); err != nil {
 		return nil, err
 	}
 	p.Stored = p.Image != ""
@@ -87,7 +89,7 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	caller := service.CallerOf(r.Context())
-	params, err := h.params(&req, owner(caller))
+	params, err := h.params(r.Context(), &req, owner(caller))
 	if err != nil {
 		return err
 	}

@@ -80,10 +80,11 @@ var calls = map[string]call{
 	"POST /v2/sandboxes/{id}/fork":    (*Handler).fork,
 	"GET /sandboxes/{id}/logs":        without(noLogs),
 	"GET /v2/sandboxes/{id}/logs":     without(noLogs),
-	"POST /sandboxes/{id}/snapshots":  without(noSnapshots),
-	"/snapshots":                      without(noSnapshots),
+	"POST /sandboxes/{id}/snapshots":  (*Handler).createSnapshot,
+	"GET /snapshots":                  (*Handler).listSnapshots,
 
 	"GET /templates/aliases/{alias}": (*Handler).alias,
+	"DELETE /templates/{id}":         (*Handler).removeTemplate,
 	"/templates":                     without(noTemplates),
 	"/templates/{rest...}":           without(noTemplates),
 	"/v2/templates":                  without(noTemplates),
@@ -113,7 +114,6 @@ var calls = map[string]call{
 // Why some calls are not there.
 const (
 	noLogs      = "logs: the service keeps none of commands: read their output"
-	noSnapshots = "snapshots: they would have a sandbox's memory, and the service keeps files only: pause a sandbox"
 	noTemplates = "templates: a template is an image of this host: see wolffia image"
 	noBuilds    = "builds: requests may build nothing: start the service with --allow-builds, or use wolffia build"
 	noVolumes   = "volumes: this service lets requests make none: start it with wolffia serve --allow-volumes"

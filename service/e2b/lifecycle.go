@@ -1,7 +1,6 @@
 package e2b
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"time"
@@ -158,10 +157,9 @@ func (h *Handler) refresh(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// A forkReply is one of the sandboxes that a fork has made, or why it has not.
+// A forkReply is one of the sandboxes that a fork has made. It makes all, or none.
 type forkReply struct {
 	Sandbox *sandboxReply `json:"sandbox,omitempty"`
-	Error   *errorReply   `json:"error,omitempty"`
 }
 
 // maxForks is how many sandboxes one request makes at most.
@@ -189,38 +187,24 @@ func (h *Handler) fork(w http.ResponseWriter, r *http.Request) error {
 	}
 	caller := service.CallerOf(r.Context())
 	review, err := h.service.Review(r.Context(), caller, r.PathValue("id"))
-	if errors.Is(err, runtime.ErrInvalid) {
-		return unsupported("fork: it needs a sandbox with a copied codebase: start the service with wolffia serve --cow")
+	if err != nil {
+		return err
+	}
+	// all of it where the backend can, else what it has changed
+	all, err := review.Fork(r.Context(), service.ForkOptions{Memory: true, Count: count, TTL: ttl})
+	if memory := err; errors.Is(err, runtime.ErrUnsupported) {
+		all, err = review.Fork(r.Context(), service.ForkOptions{Count: count, TTL: ttl})
+		if errors.Is(err, runtime.ErrInvalid) {
+			return unsupported("fork: %v: or start the service with wolffia serve --cow, to fork what is changed", memory)
+		}
 	}
 	if err != nil {
 		return err
 	}
 	made := []forkReply{}
-	for range count {
-		b, err := h.forkOf(r.Context(), caller, review, ttl)
-		if err != nil {
-			f, _ := faultOf(err)
-			made = append(made, forkReply{Error: &errorReply{f.status, f.message}})
-			continue
-		}
+	for _, b := range all {
 		made = append(made, forkReply{Sandbox: h.describe(r, b)})
 	}
 	h.reply(w, http.StatusCreated, made)
 	return nil
-}
-
-// forkOf makes a fork that lives for ttl. If it fails nothing is left.
-func (h *Handler) forkOf(
-	ctx context.Context, caller service.Caller, of *service.Review, ttl time.Duration,
-) (*service.Sandbox, error) {
-	b, err := of.Fork(ctx)
-	if err != nil {
-		return nil, err
-	}
-	ctx = context.WithoutCancel(ctx) // else a fork of a client that has gone would have no end
-	renewed, err := h.service.Renew(ctx, caller, b.ID, time.Now().Add(ttl))
-	if err != nil {
-		return nil, errors.Join(err, h.service.Destroy(ctx, caller, b.ID))
-	}
-	return renewed, nil
 }

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"wolffia/internal/host/probe"
 	"wolffia/internal/test/packaged"
 	"wolffia/internal/test/servetest"
 	"wolffia/internal/test/testbin"
@@ -58,6 +59,16 @@ func TestJavaScript(t *testing.T) {
 	w := servetest.New(t, "")
 	if text, err := packaged.Run(t, dir, nil, "node", "drive.mjs", w.Address, "any"); err != nil {
 		t.Errorf("drive.mjs: %v\n%s\n%s", err, text, w.Log.String())
+	}
+}
+
+// E2B's SDK for Python makes snapshots and forks of running sandboxes.
+func TestSnapshots(t *testing.T) {
+	testenv.Need(t, probe.Runsc)
+	packages := sdk(t)
+	w := servetest.NewProcess(t, keyAll+"\n"+keyZoe+" acme/web/zoe\n", "--runtime", "gvisor")
+	if text, err := packaged.Run(t, "testdata", packages, "python3", "snapshot.py", w.Address, keyAll, keyZoe); err != nil {
+		t.Errorf("snapshot.py: %v\n%s\n%s", err, text, w.Log.String())
 	}
 }
 

@@ -35,6 +35,9 @@ func TestCow(t *testing.T) {
 		if _, err := os.Lstat(filepath.Join(w.Codebase, "new")); !os.IsNotExist(err) {
 			t.Errorf("%s: the codebase was changed: %v", body, err)
 		}
+		if status, text := w.call("POST", "/v1/sandboxes/"+made.ID+"/snapshots", ""); status != 501 || !strings.Contains(text, "--runtime gvisor") {
+			t.Errorf("a snapshot: %d %s", status, text)
+		}
 		if status, text := w.call("POST", "/v1/sandboxes/"+made.ID+"/fork", ""); status != 501 || !strings.Contains(text, "forkSandbox") {
 			t.Errorf("a fork: %d %s", status, text)
 		}

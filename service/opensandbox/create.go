@@ -69,11 +69,11 @@ const minTimeout = 60
 // params returns what a request asks for.
 func (q *createRequest) params() (*service.Params, error) {
 	switch {
-	case q.SnapshotID != "":
-		return nil, noSnapshots(nil, nil, nil)
-	case q.Image == nil || q.Image.URI == "":
+	case q.SnapshotID != "" && q.Image != nil:
+		return nil, invalid("image, snapshotId: name one of them")
+	case q.SnapshotID == "" && (q.Image == nil || q.Image.URI == ""):
 		return nil, invalid("image: image.uri is missing: name an image, or %q for the host's system", hostImage)
-	case len(q.Image.Auth) > 0 && string(q.Image.Auth) != "null":
+	case q.Image != nil && len(q.Image.Auth) > 0 && string(q.Image.Auth) != "null":
 		return nil, unsupported("image.auth: images are pulled with the credentials of the service's user: log in there")
 	case q.CredentialProxy != nil && q.CredentialProxy.Enabled:
 		return nil, unsupported("credentialProxy: the service has none")
@@ -88,12 +88,12 @@ func (q *createRequest) params() (*service.Params, error) {
 	}
 	p := &service.Params{
 		Entrypoint: q.Entrypoint, Env: q.Env, Metadata: q.Metadata,
-		Settings: own,
+		Settings: own, Snapshot: q.SnapshotID,
 	}
 	if p.Volumes, err = volumes(q.Volumes); err != nil {
 		return nil, err
 	}
-	if q.Image.URI != hostImage {
+	if q.Image != nil && q.Image.URI != hostImage {
 		p.Image = q.Image.URI
 	}
 	if len(q.Entrypoint) > 0 && q.Entrypoint[0] == "" {

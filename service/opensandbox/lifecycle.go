@@ -138,7 +138,7 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request) error {
 	}
 	s, _, err := h.service.Create(r.Context(), params)
 	if err != nil {
-		if runtime.Class(err) == runtime.ErrNotFound { // of an image, not of a sandbox
+		if runtime.Class(err) == runtime.ErrNotFound && req.SnapshotID == "" { // of an image, not of a sandbox
 			return &fault{http.StatusBadRequest, "IMAGE_NOT_FOUND", err.Error()}
 		}
 		return err
@@ -201,13 +201,19 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request) error {
 		}
 		return false
 	})
-	begin := min(len(all), (page-1)*size)
+	begin, end, pages := paged(len(all), page, size)
 	items := []*sandboxReply{}
-	for _, s := range all[begin:min(len(all), begin+size)] {
+	for _, s := range all[begin:end] {
 		items = append(items, h.describe(s))
 	}
-	h.opts.JSON(w, http.StatusOK, listReply{items, pagination{page, size, len(all), (len(all) + size - 1) / size, begin+size < len(all)}})
+	h.opts.JSON(w, http.StatusOK, listReply{items, pages})
 	return nil
+}
+
+// paged returns which of n items are on a page, from 1 on.
+func paged(n, page, size int) (begin, end int, p pagination) {
+	begin = min(n, (page-1)*size)
+	return begin, min(n, begin+size), pagination{page, size, n, (n + size - 1) / size, begin+size < n}
 }
 
 // A listReply is a page of a list.
@@ -352,8 +358,4 @@ func (h *Handler) endpoint(w http.ResponseWriter, r *http.Request) error {
 func (h *Handler) metricsEvent(w http.ResponseWriter, _ *http.Request) error {
 	h.empty(w, http.StatusNoContent)
 	return nil
-}
-
-func noSnapshots(*Handler, http.ResponseWriter, *http.Request) error {
-	return unsupported("snapshots and forks: they would have all of a sandbox, with its processes and /tmp, and the service can copy only what a sandbox with cow has changed in its codebase: see forkSandbox and createSnapshot of the calls below /api/v1/")
 }

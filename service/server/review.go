@@ -128,17 +128,38 @@ func discardChanges(ctx context.Context, v *service.Review, r *reviewRequest) (a
 	return discardReply{n}, err
 }
 
-type forkReply struct {
+type forkRequest struct {
+	ownerRequest
+	Memory bool `json:"memory"` // fork the processes too
+	Count  int  `json:"count"`  // 0: 1
+}
+
+// A forked is a sandbox that was forked.
+type forked struct {
 	SandboxID string `json:"sandboxId"`
 	CreatedAt int64  `json:"createdAt"` // ms since 1970
 }
 
-func forkSandbox(ctx context.Context, v *service.Review, _ *ownerRequest) (any, error) {
-	made, err := v.Fork(ctx)
+// A forkReply is the reply to forkSandbox: the first fork, and all.
+type forkReply struct {
+	forked
+	Sandboxes []forked `json:"sandboxes"`
+}
+
+func forkSandbox(ctx context.Context, v *service.Review, r *forkRequest) (any, error) {
+	if r.Count < 0 {
+		return nil, runtime.Errorf(runtime.ErrInvalid, "count %d: it must be from 1 to %d", r.Count, runtime.MaxForks)
+	}
+	made, err := v.Fork(ctx, service.ForkOptions{Memory: r.Memory, Count: r.Count})
 	if err != nil {
 		return nil, err
 	}
-	return forkReply{made.ID, made.CreatedAt.UnixMilli()}, nil
+	var reply forkReply
+	for _, b := range made {
+		reply.Sandboxes = append(reply.Sandboxes, forked{b.ID, b.CreatedAt.UnixMilli()})
+	}
+	reply.forked = reply.Sandboxes[0]
+	return reply, nil
 }
 
 type snapshotRequest struct {
@@ -146,12 +167,17 @@ type snapshotRequest struct {
 	Snapshot string `json:"snapshot"` // its name
 }
 
+type createSnapshotRequest struct {
+	snapshotRequest
+	Memory bool `json:"memory"` // keep the processes too
+}
+
 type snapshotReply struct {
 	Snapshot string `json:"snapshot"`
 }
 
-func createSnapshot(ctx context.Context, v *service.Review, r *snapshotRequest) (any, error) {
-	made, err := v.Snapshot(ctx, r.Snapshot)
+func createSnapshot(ctx context.Context, v *service.Review, r *createSnapshotRequest) (any, error) {
+	made, err := v.Snapshot(ctx, r.Snapshot, runtime.SnapshotOptions{Memory: r.Memory})
 	return made, err
 }
 

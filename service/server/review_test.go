@@ -19,6 +19,7 @@ import (
 // A reviewed is what calls on changes answer.
 type reviewed struct {
 	SandboxID          string
+	Sandboxes          []struct{ SandboxID string }
 	Changes            []reviewedChange
 	More               int
 	Encoding, Content  string

@@ -335,12 +335,17 @@ class AsyncSandbox:
     async def discard(self, paths: Iterable[str | bytes] = ()) -> JSON:
         return await self._call("discardChanges", **paths64(paths))
 
-    async def fork(self) -> AsyncSandbox:
-        """Creates a second sandbox with the same changes."""
-        return AsyncSandbox(self.client, parse(Info, await self._call("forkSandbox")))
+    async def fork(self, *, memory: bool | None = None) -> AsyncSandbox:
+        """Creates a second sandbox with the same changes and, with memory, processes."""
+        return (await self.forks(1, memory=memory))[0]
 
-    async def snapshot(self, name: str) -> Snapshot:
-        return parse(Snapshot, await self._call("createSnapshot", snapshot=name))
+    async def forks(self, count: int, *, memory: bool | None = None) -> list[AsyncSandbox]:
+        """Creates sandboxes as fork does, all of one moment."""
+        made = await self._call("forkSandbox", count=count, memory=memory)
+        return [AsyncSandbox(self.client, parse(Info, s)) for s in made["sandboxes"]]
+
+    async def snapshot(self, name: str, *, memory: bool | None = None) -> Snapshot:
+        return parse(Snapshot, await self._call("createSnapshot", snapshot=name, memory=memory))
 
     async def snapshots(self) -> list[Snapshot]:
         return [parse(Snapshot, s) for s in (await self._call("listSnapshots"))["snapshots"]]

@@ -335,12 +335,17 @@ class Sandbox:
     def discard(self, paths: Iterable[str | bytes] = ()) -> JSON:
         return self._call("discardChanges", **paths64(paths))
 
-    def fork(self) -> Sandbox:
-        """Creates a second sandbox with the same changes."""
-        return Sandbox(self.client, parse(Info, self._call("forkSandbox")))
+    def fork(self, *, memory: bool | None = None) -> Sandbox:
+        """Creates a second sandbox with the same changes and, with memory, processes."""
+        return (self.forks(1, memory=memory))[0]
 
-    def snapshot(self, name: str) -> Snapshot:
-        return parse(Snapshot, self._call("createSnapshot", snapshot=name))
+    def forks(self, count: int, *, memory: bool | None = None) -> list[Sandbox]:
+        """Creates sandboxes as fork does, all of one moment."""
+        made = self._call("forkSandbox", count=count, memory=memory)
+        return [Sandbox(self.client, parse(Info, s)) for s in made["sandboxes"]]
+
+    def snapshot(self, name: str, *, memory: bool | None = None) -> Snapshot:
+        return parse(Snapshot, self._call("createSnapshot", snapshot=name, memory=memory))
 
     def snapshots(self) -> list[Snapshot]:
         return [parse(Snapshot, s) for s in (self._call("listSnapshots"))["snapshots"]]

@@ -15,7 +15,7 @@ import (
 var (
 	// maxLines are lines of Go without tests, in packages that are larger than defaultLines.
 	maxLines = map[string]int{
-		"service/e2b":            2460,
+		"service/e2b":            2540,
 		"cmd/wolffia":            5801,
 		"fusefs":                 10032,
 		"fusefs/cow":             5500,
@@ -25,15 +25,15 @@ var (
 		"internal/host/statedir": 2877,
 		"internal/host/rootfs":   2830,
 		"internal/filecall":      2130,
-		"local":                  6560,
+		"local":                  6640,
 		"image/store":            2540,
 		"mcp":                    3060,
 		"perm":                   3580,
 		"policy":                 2100,
 		"runtime":                2186,
-		"service":                4130,
-		"service/opensandbox":    3260,
-		"service/server":         2305,
+		"service":                4430,
+		"service/opensandbox":    3370,
+		"service/server":         2335,
 		"session":                6293,
 		"shim":                   4429,
 	}
@@ -47,7 +47,7 @@ const (
 	defaultFiles = 40
 	defaultLines = 2000
 	maxMethods   = 60     // methods of a type
-	maxProduct   = 155000 // lines of Go of the product
+	maxProduct   = 155600 // lines of Go of the product
 	maxColumns   = 120
 	maxWide      = 1600 // lines with more
 )

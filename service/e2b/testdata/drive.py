@@ -93,7 +93,7 @@ raises(SandboxException, "rules", Sandbox.create, network={"rules": {"a.example"
 raises(SandboxException, "iam", Sandbox.create, iam={"tokens": {"t": {"audience": "a", "token_type": "JWT-SVID"}}})
 Sandbox.create(allow_internet_access=False).kill()
 raises(SandboxException, "fork", box.fork)
-raises(SandboxException, "snapshots", box.create_snapshot)
+raises(SandboxException, "--runtime gvisor", box.create_snapshot)
 
 # Another owner's key, and none.
 raises(SandboxNotFoundException, box.sandbox_id, Sandbox.connect, box.sandbox_id, api_key=other)
