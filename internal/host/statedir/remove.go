@@ -51,7 +51,7 @@ func removeAt(path string) error {
 	}
 	step.Reached("remove: configuration gone")
 	return errors.Join(
-		removeNames(filepath.Join(path, "run"), []string{upperDir, workDir, usrUpperDir, usrWorkDir}, runNames),
+		removeNames(filepath.Join(path, "run"), []string{upperDir, workDir, usrUpperDir, usrWorkDir, CowMemory}, runNames),
 		removeNames(path, []string{cowDir, gitDir}, recordNames),
 	)
 }
