@@ -53,8 +53,7 @@ func (s *sandboxes) Create(ctx context.Context, config *runtime.SandboxConfig) (
 	return s.create(ctx, config, nil)
 }
 
-// create is Create; fill is as for statedir.Dir.Create, and not called if the sandbox was started
-// ahead.
+// create is Create; fill is as for statedir.Dir.Create. A sandbox with a fill was not started ahead.
 func (s *sandboxes) create(ctx context.Context, config *runtime.SandboxConfig, fill func(*statedir.Record) error) (*runtime.Sandbox, error) {
 	c := recordOf(config)
 	limits, release, err := s.completer.complete(ctx, c)
@@ -71,8 +70,10 @@ func (s *sandboxes) create(ctx context.Context, config *runtime.SandboxConfig, f
 	if config.ID != "" {
 		claim = func() (*runtime.Sandbox, error) { return s.pooled.claimReserved(ctx, draft, limits) }
 	}
-	if sandbox, err := claim(); sandbox != nil || err != nil {
-		return sandbox, err
+	if fill == nil {
+		if sandbox, err := claim(); sandbox != nil || err != nil {
+			return sandbox, err
+		}
 	}
 	if err := s.starter.checkPrograms(c); err != nil {
 		return nil, err
