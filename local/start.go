@@ -200,6 +200,9 @@ func (s *starter) launch(ctx context.Context, rec *statedir.Record, c *statedir.
 		}
 		return limits.enter(ctx, rec, s.dir.Path(), parts.shim.PID(), pid, parts.servers, c.DroppedUID, d.barrier)
 	})
+	if err != nil && p.shim.HasMemory {
+		err = fmt.Errorf("%w; wolffia stop %s gives its kept memory up", err, rec.ID())
+	}
 	if err != nil {
 		return limits.blame(err)
 	}
@@ -212,7 +215,7 @@ func (s *starter) launch(ctx context.Context, rec *statedir.Record, c *statedir.
 		s.conns.Keep(rec.ID(), conn)
 	}
 	if p.shim.HasMemory {
-		_ = kept.Forget(rec) // it is cleared: what stays goes with the next start
+		_ = kept.ForgetUsed(rec) // what stays goes with the next start
 	}
 	if c.BoundToCaller {
 		s.alive.Put(rec.ID(), d.takeHold())

@@ -51,13 +51,9 @@ func (s *shim) notRestored(text string) error {
 	return nil
 }
 
-// save does a request to keep the sandbox's memory in dir. With End, the processes end unless busy
-// returns true once the memory is kept: then that is not used.
-func (s *shim) save(dir *os.File, req *boot.Request, busy func() bool) error {
+// save does a request to keep the sandbox's memory in dir.
+func (s *shim) save(dir *os.File, req *boot.Request) error {
 	first := req.Review
-	if s.inst.Save == nil {
-		return runtime.Errorf(runtime.ErrUnsupported, "memory is kept by --runtime gvisor only")
-	}
 	if dir == nil {
 		return runtime.Errorf(runtime.ErrInvalid, "a directory for the memory has to come with the request")
 	}
@@ -65,64 +61,76 @@ func (s *shim) save(dir *os.File, req *boot.Request, busy func() bool) error {
 		return runtime.Errorf(runtime.ErrInvalid,
 			"the sandbox works on the host's directory itself: it has no changes to copy")
 	}
-	return s.whileStill(func() error {
+	return s.whileStill(func() (bool, error) {
 		if s.tree != nil {
 			writeBack(rootfs.TreeDir(s.boot))
 		}
 		if first != nil {
 			ask := boot.TreeRequest{Op: boot.AskReview, Review: first}
 			if _, err := s.tree.ask(ask, nil, boot.ReviewLimit); err != nil {
-				return err
+				return false, err
 			}
 			step.Reached("save: changes copied")
 		}
-		if err := s.inst.Save(dir, req.Sync); err != nil {
-			return err
-		}
-		step.Reached("save: memory kept")
-		var st unix.Stat_t
-		if err := unix.Fstat(int(dir.Fd()), &st); err != nil || st.Nlink == 0 {
-			return errors.Join(err, runtime.Errorf(runtime.ErrConflict, "the directory for the memory was removed"))
-		}
-		if req.End && busy() {
-			return unix.Unlinkat(int(dir.Fd()), launch.MemoryFiles[0], 0)
-		}
-		if req.End {
-			s.mu.Lock()
-			if s.outcome == nil {
-				s.outcome = &statedir.Status{State: runtime.StateStopped, Reason: hibernated}
-			}
-			s.mu.Unlock()
-			_ = s.inst.Kill() // PID 1, which stands still, cannot be asked
-		}
-		return nil
+		return false, s.inst.keep(dir, req.Sync)
 	})
 }
 
-// hibernate keeps the sandbox's memory in its run directory, and ends all processes. idle says that
-// it was not used: if it is used now, it runs on.
-func (s *shim) hibernate(idle bool) error {
-	busy := func() bool {
-		used, _ := s.relay.usage()
-		return idle && used
+// keep keeps the memory of a sandbox that stands still in dir.
+func (i *instance) keep(dir *os.File, sync bool) error {
+	if err := i.Save(dir, sync); err != nil {
+		return err
 	}
-	if busy() {
-		return nil
+	step.Reached("save: memory kept")
+	var st unix.Stat_t
+	if err := unix.Fstat(int(dir.Fd()), &st); err != nil || st.Nlink == 0 {
+		return errors.Join(err, runtime.Errorf(runtime.ErrConflict, "the directory for the memory was removed"))
 	}
-	path := filepath.Join(s.boot.Run, statedir.CowMemory)
-	for _, name := range launch.MemoryFiles { // of a save that has failed
-		_ = os.Remove(filepath.Join(path, name))
-	}
-	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-		return runtime.WithClass(runtime.ErrUnavailable, err)
-	}
-	dir, err := os.OpenFile(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return runtime.WithClass(runtime.ErrUnavailable, err)
-	}
-	defer dir.Close()
-	return s.save(dir, &boot.Request{Sync: true, End: true}, busy)
+	return nil
 }
 
-// hibernated is why a sandbox ended whose memory was kept for the next start.
-const hibernated = "it hibernates: its memory is kept, and the next start goes on"
+// hibernate keeps the sandbox's memory in its run directory, and ends all processes. idle says that
+// it was not used: if it is used now, it runs on. If it runs on, or ends otherwise, nothing is
+// kept.
+func (s *shim) hibernate(idle bool) error {
+	used := func() bool {
+		busy, _ := s.relay.usage()
+		return idle && busy
+	}
+	if used() {
+		return nil
+	}
+	return s.whileStill(func() (ended bool, err error) {
+		path := filepath.Join(s.boot.Run, statedir.CowMemory)
+		// first what a shim that was killed has left, or a start that has restored it
+		if err := errors.Join(statedir.ForgetMemory(s.boot.Run), os.Mkdir(path, 0o700)); err != nil {
+			return false, runtime.WithClass(runtime.ErrUnavailable, err)
+		}
+		defer func() {
+			if !ended {
+				err = errors.Join(err, statedir.ForgetMemory(s.boot.Run))
+			}
+		}()
+		dir, err := os.OpenFile(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+		if err != nil {
+			return false, runtime.WithClass(runtime.ErrUnavailable, err)
+		}
+		defer dir.Close()
+		if s.tree != nil {
+			writeBack(rootfs.TreeDir(s.boot))
+		}
+		if err := s.inst.keep(dir, true); err != nil || used() {
+			return false, err
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.outcome != nil {
+			return false, errEnds
+		}
+		s.outcome = &statedir.Status{State: runtime.StateStopped, Reason: statedir.Hibernates}
+		s.record(s.outcome)
+		_ = os.Remove(statedir.Socket(s.boot.Run)) // now: the next client starts it again
+		_ = s.inst.Kill()                          // PID 1, which stands still, cannot be asked
+		return true, nil
+	})
+}

@@ -93,7 +93,7 @@ func (s *shim) pause(idle bool) error {
 		return err
 	}
 	if s.ending() {
-		return runtime.Errorf(runtime.ErrConflict, "the sandbox ends")
+		return errEnds
 	}
 	p.quiet = s.relay.quiesce(quietLimit)
 	step.Reached("pause: quiet")
@@ -166,25 +166,32 @@ func (s *shim) wake() {
 	}
 }
 
-// whileStill calls do while all processes stand still: those of a paused sandbox do, others for
-// as long as do takes. Clients that ask meanwhile wait.
-func (s *shim) whileStill(do func() error) error {
+var errEnds = runtime.Errorf(runtime.ErrConflict, "the sandbox ends")
+
+// whileStill calls do, which keeps the sandbox's memory, while all processes stand still: those of a
+// paused sandbox do, others for as long as do takes, unless it has ended them. Clients that ask
+// meanwhile wait, and so does an end of the sandbox that has a grace.
+func (s *shim) whileStill(do func() (ended bool, err error)) error {
 	p := &s.pauses
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if s.inst.Save == nil {
+		return runtime.Errorf(runtime.ErrUnsupported, "memory is kept by --runtime gvisor only")
+	}
 	notQuiet := runtime.Errorf(runtime.ErrUnavailable, "PID 1 does not answer")
 	if p.now.SinceMS > 0 {
 		if !p.quiet {
 			return notQuiet
 		}
-		return do()
+		_, err := do()
+		return err
 	}
 	freeze, thaw, err := s.freezer()
 	if err != nil {
 		return err
 	}
 	if s.ending() {
-		return runtime.Errorf(runtime.ErrConflict, "the sandbox ends")
+		return errEnds
 	}
 	defer s.relay.resume()
 	if !s.relay.quiesce(quietLimit) {
@@ -194,8 +201,8 @@ func (s *shim) whileStill(do func() error) error {
 	if err := freeze(); err != nil {
 		return runtime.WithClass(runtime.ErrUnavailable, err)
 	}
-	err = do()
-	if s.ending() { // they run no more
+	ended, err := do()
+	if ended {
 		return err
 	}
 	return errors.Join(err, thaw())

@@ -115,7 +115,7 @@ func (s *shim) answer(c *clientConn, req *boot.Request) error {
 		if req.End {
 			return c.answerLater(func() *boot.Reply { return outcome(s.hibernate(false)) })
 		}
-		return c.passOn(func(dir *os.File) (boot.TreeReply, error) { return boot.TreeReply{}, s.save(dir, req, nil) })
+		return c.passOn(func(dir *os.File) (boot.TreeReply, error) { return boot.TreeReply{}, s.save(dir, req) })
 	case boot.OpStats, boot.OpDenials, boot.OpRules:
 		if s.tree == nil && s.static != nil && req.Op == boot.OpStats {
 			return c.reply(&boot.Reply{Stats: &boot.TreeStats{Rules: boot.Fingerprint(s.boot.Config.Permissions), Static: s.static}})

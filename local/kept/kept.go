@@ -203,6 +203,9 @@ func openIn(in *os.File, c *statedir.Config) (files []*os.File, err error) {
 		if st.Mode&unix.S_IFMT != unix.S_IFREG || int(st.Uid) != os.Geteuid() && int(st.Uid) != c.DroppedUID {
 			return files, fmt.Errorf("%s: is of another user, or not a regular file", name)
 		}
+		if i == 0 && st.Nlink > 1 { // the start clears it
+			return files, fmt.Errorf("%s: has a second name", name)
+		}
 		if i == 0 && st.Size == 0 { // a start has restored it
 			closeAll(files)
 			return nil, rmtree.Remove(in, statedir.CowMemory)
@@ -258,7 +261,22 @@ func Forget(rec *statedir.Record) error {
 }
 
 // Wake removes the memory with which a sandbox hibernates, as Forget.
-func Wake(rec *statedir.Record) error { return rmtree.RemovePath(rec.Run(), statedir.CowMemory) }
+func Wake(rec *statedir.Record) error { return statedir.ForgetMemory(rec.Run()) }
+
+// ForgetUsed is Forget of a memory that was restored, while the sandbox runs: it may hibernate again
+// meanwhile.
+func ForgetUsed(rec *statedir.Record) error {
+	return errors.Join(forgetUsed(statedir.Cow(rec.Run())), forgetUsed(rec.Run()))
+}
+
+// forgetUsed is ForgetUsed for the directory that statedir.CowMemory may be in.
+func forgetUsed(in string) error {
+	info, err := os.Lstat(filepath.Join(in, statedir.CowMemory, launch.MemoryFiles[0]))
+	if err != nil || info.Size() > 0 {
+		return nil
+	}
+	return rmtree.RemovePath(in, statedir.CowMemory)
+}
 
 func closeAll(files []*os.File) {
 	for _, f := range files {

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"wolffia/internal/sys/rmtree"
 	"wolffia/internal/sys/statefile"
 )
 
@@ -34,6 +35,9 @@ var CowParts = []string{CowUpper, CowLog, CowHosts, CowMemory}
 // Cow returns the directory of a copied codebase, for a program that knows only the run directory.
 // It belongs to the user that the tree server runs as, and survives Stop.
 func Cow(run string) string { return filepath.Join(filepath.Dir(run), cowDir) }
+
+// ForgetMemory removes the memory with which a sandbox hibernates.
+func ForgetMemory(run string) error { return rmtree.RemovePath(run, CowMemory) }
 
 // HasChanges reports whether a copied codebase may have changes, or a snapshot of some. It looks
 // at no file.

@@ -350,8 +350,16 @@ func (rec *Record) state(held bool) (runtime.State, string, error) {
 	case err != nil || s.State != runtime.StateStopped && s.State != runtime.StateDead:
 		return runtime.StateDead, "status.json is damaged", nil
 	}
+	if s.Reason == Hibernates {
+		if _, err := os.Lstat(filepath.Join(rec.Run(), CowMemory)); err != nil {
+			return s.State, "", nil // the memory was given up
+		}
+	}
 	return s.State, s.Reason, nil
 }
+
+// Hibernates is why a sandbox ended whose memory was kept for the next start.
+const Hibernates = "it hibernates: its memory is kept, and the next start goes on"
 
 const (
 	socketComing = "sock.new"

@@ -64,7 +64,7 @@ var maxWords = map[string]int{
 	"docs/limits.md":                       598,
 	"docs/mcp.md":                          736,
 	"docs/network.md":                      1365,
-	"docs/pause.md":                        760,
+	"docs/pause.md":                        790,
 	"docs/opensandbox.md":                  1377,
 	"docs/packages.md":                     2,
 	"docs/performance.md":                  896,
