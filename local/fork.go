@@ -257,6 +257,10 @@ func (s *reviews) Restore(ctx context.Context, sandboxID, name string) error {
 		return s.restoreMemory(rec, name)
 	}
 	if err == nil && kept.Hibernates(rec) {
+		from := filepath.Join(statedir.Cow(rec.Run()), statedir.CowSnapshots, name)
+		if _, err := os.Lstat(from); !statedir.ValidSnapshot(name) || err != nil {
+			return runtime.Errorf(runtime.ErrNotFound, "there is no snapshot %q", name)
+		}
 		if err := kept.Wake(rec); err != nil {
 			return runtime.WithClass(runtime.ErrUnavailable, err)
 		}
