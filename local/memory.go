@@ -168,6 +168,12 @@ func (s *reviews) restoreMemory(rec *statedir.Record, name string) error {
 	return nil
 }
 
+// HasMemory reports whether the next start of a sandbox restores memory that was kept.
+func (s *reviews) HasMemory(sandboxID string) bool {
+	rec, _, err := s.header(sandboxID)
+	return err == nil && kept.Exists(rec)
+}
+
 // Hibernate keeps the memory of a sandbox that runs, and ends its processes: the next Start, or
 // use, restores it. If it fails the sandbox runs on, or has ended as its state says.
 func (s *reviews) Hibernate(ctx context.Context, sandboxID string) error {

@@ -9,6 +9,7 @@ import (
 	"wolffia/internal/host/boot"
 	"wolffia/internal/host/rootfs"
 	"wolffia/internal/host/statedir"
+	"wolffia/local/kept"
 	"wolffia/local/pool"
 	"wolffia/local/reposync"
 	"wolffia/runtime"
@@ -39,7 +40,7 @@ type facts struct {
 	expired    runtime.Expiry
 	expiresAt  time.Time // zero: it has no time to live
 	callerGone bool      // which it is bound to
-	copied     bool      // it has changes that are not the codebase's
+	copied     bool      // it has changes that are not the codebase's, or memory
 	unsynced   bool      // its git directories have something that the host's do not have
 	changed    bool      // it is created and copied, and has changes: its end was not recorded
 }
@@ -116,6 +117,7 @@ func (s *sandboxes) look(rec *statedir.Record, state func() (runtime.State, stri
 		return f, nil
 	}
 	f.state, f.expired, f.expiresAt, f.copied = f.sandbox.State, f.sandbox.Expired, f.sandbox.ExpiresAt, c.CopyOnWrite
+	f.copied = f.copied || !f.state.Runs() && (kept.Exists(rec) || rec.HasChanges())
 	f.unsynced = c.PrivateGit && !f.state.Runs() && reposync.Unsynced(rec, c) != ""
 	if c.BoundToCaller && !f.state.Runs() {
 		lives, err := rec.HasCaller()
@@ -153,19 +155,24 @@ func (s *sandboxes) Prune(ctx context.Context, stopped bool) ([]runtime.Pruned, 
 	return all, errors.Join(errs...)
 }
 
-// unapplied reports whether a sandbox that does not run may have changes that were not applied, or
-// snapshots.
+// unapplied reports whether a sandbox that does not run may have changes that were not applied,
+// snapshots, or memory that its next start restores.
 func (s *sandboxes) unapplied(ctx context.Context, id string) bool {
 	c, err := s.dir.Record(id).Config()
 	if err == nil && c.PrivateGit && reposync.Unsynced(s.dir.Record(id), c) != "" {
 		return true
 	}
-	if err != nil || !c.CopyOnWrite {
+	if s.reviews.HasMemory(id) {
+		return true
+	}
+	if err != nil || !c.CopyOnWrite && s.canKeepMemory(c) != nil {
 		return false
 	}
-	all, err := s.reviews.Changes(ctx, id, runtime.ChangesOptions{})
-	if err != nil || len(all) > 0 {
-		return true
+	if c.CopyOnWrite {
+		all, err := s.reviews.Changes(ctx, id, runtime.ChangesOptions{})
+		if err != nil || len(all) > 0 {
+			return true
+		}
 	}
 	snapshots, err := s.reviews.Snapshots(ctx, id)
 	return err != nil || len(snapshots) > 0

@@ -143,7 +143,7 @@ func pruneCommand(h *host.Host) *cobra.Command {
 		Short: "Destroy sandboxes that are dead, or whose lifetime is over",
 		Long: `Destroy sandboxes that are dead, whose lifetime is over, or that were left half
 made or half destroyed; with --stopped also those that were stopped. None that runs,
-that somebody is just starting, or that has changes which were not applied (--cow) or snapshots. Prints the ids of what was destroyed.`,
+that somebody is just starting, or that has changes which were not applied (--cow), snapshots or kept memory. Prints the ids of what was destroyed.`,
 		Args: cobra.NoArgs,
 		RunE: h.Over(func(ctx context.Context, rt *local.Runtime, _ []string) error {
 			pruned, err := rt.Prune(ctx, stopped)
@@ -164,12 +164,12 @@ that somebody is just starting, or that has changes which were not applied (--co
 	return cmd
 }
 
-// tellCopied says which sandboxes that do not run stay, since they have changes or snapshots.
+// tellCopied says which sandboxes that do not run stay, since they have changes, snapshots or memory.
 func tellCopied(ctx context.Context, h *host.Host, rt *local.Runtime) error {
 	all, err := rt.List(ctx)
 	for _, s := range all {
-		if s.CopyOnWrite && (s.State == runtime.StateStopped || s.State == runtime.StateDead) {
-			h.Warn("sandbox %[1]s stays, since it may have changes that were not applied, or snapshots: wolffia diff %[1]s, wolffia snapshot ls %[1]s or wolffia rm -f %[1]s", s.ContainerName())
+		if s.State == runtime.StateStopped || s.State == runtime.StateDead {
+			h.Warn("sandbox %[1]s stays, since it may have changes that were not applied, snapshots or kept memory: wolffia diff %[1]s, wolffia snapshot ls %[1]s or wolffia rm -f %[1]s", s.ContainerName())
 		}
 	}
 	return err

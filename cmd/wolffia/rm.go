@@ -22,7 +22,7 @@ func rmCommand(h *host.Host) *cobra.Command {
 		Use:   "rm [-f] SANDBOX...",
 		Short: "Destroy sandboxes; return when nothing of them is left",
 		Long: `Destroy sandboxes; return when nothing of them is left. One that runs, or that has changes
-which were not applied (--cow) or snapshots, is destroyed only with -f. --all destroys all sandboxes and
+which were not applied (--cow), snapshots or kept memory, is destroyed only with -f. --all destroys all sandboxes and
 prints the id of each; at a terminal it asks first, unless --yes is given. It ends the pools too.`,
 		Example: `  wolffia rm web
   wolffia rm -f --all`,

@@ -9,12 +9,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"wolffia/internal/test/shimtest"
 	"wolffia/internal/test/testbin"
 	"wolffia/internal/test/testenv"
+	"wolffia/internal/test/wait"
 )
 
 // A cli runs commands of wolffia on a state directory of its own.
@@ -196,6 +198,7 @@ echo here >/tmp/t; echo shm >/dev/shm/s; (sleep 3; echo over >/tmp/timer) & true
 	c.run("stop", "box")
 	c.run("snapshot", "restore", "box", "one")
 	c.fails(filepath.Join(c.codebase, "open"), "start", "box")
+	c.fails("wolffia stop "+id+" gives its kept memory up", "start", "box")
 	host("open", "new\n")
 	c.run("start", "box")
 	c.is("box", "cat <&5; echo $X", "new\n5")
@@ -251,10 +254,80 @@ func TestHibernate(t *testing.T) {
 		t.Errorf("the memory of one that runs: %v", err)
 	}
 	c.run("pause", "--hibernate", "box")
+	c.fails("there is no snapshot", "snapshot", "restore", "box", "nothing")
+	c.is("box", "echo $X", "5")
+	var pausing sync.WaitGroup
+	for range 4 { // the first does it
+		pausing.Go(func() { _, _ = c.try("pause", "--hibernate", "box") })
+	}
+	pausing.Wait()
+	c.is("box", "echo $X", "5")
+	c.run("pause", "--hibernate", "box")
 	c.run("stop", "box")
+	if list := c.run("inspect", "box"); strings.Contains(list, "hibernates") {
+		t.Errorf("inspect of one that has given its memory up: %s", list)
+	}
 	c.fails("is not running", "exec", "box", "--", "true")
 	c.run("start", "box")
 	c.is("box", "echo $X. $(cat own)", ". mine")
+}
+
+// A fork is no sandbox of a pool, and what was one is forked and hibernates as others do.
+func TestMemoryBesidePool(t *testing.T) {
+	need(t)
+	if os.Geteuid() == 0 {
+		t.Skip("root has no pools")
+	}
+	c := newCLI(t)
+	t.Cleanup(func() { c.run("pool", "stop", "--all") })
+	c.run("pool", "start", "-n", "2", "--runtime", "gvisor")
+	id := c.run("create", "--runtime", "gvisor")
+	c.in(id, "X=5")
+	wait.Until(t, "the pool is full again", func() bool {
+		pools := c.run("pool", "ls", "--json")
+		return strings.Contains(pools, `"claimed": 1`) && strings.Contains(pools, `"ready": 2`)
+	})
+	fork := c.run("fork", "--memory", id)
+	c.is(fork, "echo $X", "5")
+	c.run("pause", "--hibernate", id)
+	c.is(id, "echo $X", "5")
+}
+
+// Nothing that is kept is lost but by rm -f, stop and snapshot rm.
+func TestMemoryStays(t *testing.T) {
+	testenv.Both(t)
+	need(t)
+	c := newCLI(t)
+	for _, cow := range []bool{true, false} {
+		args := []string{"create", "--runtime", "gvisor"}
+		if cow {
+			args = append(args, "--cow")
+		}
+		id := c.run(args...)
+		c.in(id, "X=5")
+		c.run("pause", "--hibernate", id)
+		stays := func(why string) {
+			t.Helper()
+			c.fails(why, "rm", id)
+			c.fails(why, "rm", "--all")
+			c.run("prune", "--stopped")
+		}
+		stays("has kept memory")
+		c.is(id, "echo $X", "5")
+		c.run("snapshot", "create", "--memory", id, "one")
+		c.run("stop", id)
+		stays("has 1 snapshot")
+		c.run("snapshot", "restore", id, "one")
+		stays("has kept memory")
+		c.run("start", id)
+		c.is(id, "echo $X", "5")
+		c.run("snapshot", "rm", id, "one")
+		c.run("pause", "--hibernate", id)
+		c.run("rm", "-f", id)
+		if _, err := os.Stat(filepath.Join(c.dir, "state/sandboxes", id)); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("after rm -f: %v", err)
+		}
+	}
 }
 
 // Who keeps no memory says so by name.

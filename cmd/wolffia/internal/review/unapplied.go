@@ -1,6 +1,7 @@
 package review
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,14 +11,17 @@ import (
 	"wolffia/runtime"
 )
 
-// Unapplied returns an error if a sandbox that does not run has changes that were not applied, or
-// snapshots, or something that git has not taken over, or if that cannot be told.
+// Unapplied returns an error if a sandbox that does not run has changes that were not applied,
+// snapshots, kept memory, or something that git has not taken over, or if that cannot be told.
 func (rv *Reviewer) Unapplied(ctx context.Context, s *runtime.Sandbox) error {
 	if s.State.Runs() {
 		return nil
 	}
+	if rv.rt.HasMemory(s.ID) { // first: git inside is asked below, which has the sandbox go on
+		return runtime.Errorf(runtime.ErrConflict, "sandbox %[1]s has kept memory, from which its next start goes on: wolffia start %[1]s, or wolffia stop %[1]s to give it up; rm -f %[1]s", s.ContainerName())
+	}
 	if !s.CopyOnWrite {
-		return rv.unsynced(ctx, s)
+		return cmp.Or(rv.unsynced(ctx, s), rv.noSnapshots(ctx, s))
 	}
 	all, err := rv.rt.Changes(ctx, s.ID, runtime.ChangesOptions{})
 	if err != nil {
@@ -30,7 +34,15 @@ func (rv *Reviewer) Unapplied(ctx context.Context, s *runtime.Sandbox) error {
 	case git && !rv.noCommits(ctx, s, all):
 		return runtime.Errorf(runtime.ErrConflict, "sandbox %[1]s may have commits that were not applied: wolffia apply --git --dry-run %[1]s; rm -f %[1]s", s.ContainerName())
 	}
+	return rv.noSnapshots(ctx, s)
+}
+
+// noSnapshots returns an error if a sandbox has snapshots, or if that cannot be told.
+func (rv *Reviewer) noSnapshots(ctx context.Context, s *runtime.Sandbox) error {
 	snapshots, err := rv.rt.Snapshots(ctx, s.ID)
+	if errors.Is(err, runtime.ErrInvalid) { // it can have none
+		return nil
+	}
 	if err == nil && len(snapshots) > 0 {
 		err = runtime.Errorf(runtime.ErrConflict, "sandbox %[1]s has %[2]s: wolffia snapshot ls %[1]s; rm -f %[1]s", s.ContainerName(), console.Counted(len(snapshots), "snapshot"))
 	}
@@ -63,7 +75,7 @@ func (rv *Reviewer) commitsIn(ctx context.Context, s *runtime.Sandbox, all []run
 	return n, below, errors.Join(err, undo(undoing))
 }
 
-// run has a sandbox run, for git inside. undo has it stopped or paused again, if it was.
+// run has a sandbox run, for git inside. undo has it stopped, paused or hibernating again, if it was.
 func (rv *Reviewer) run(ctx context.Context, s *runtime.Sandbox) (undo func(context.Context) error, err error) {
 	switch s.State {
 	case runtime.StateRunning:
@@ -71,7 +83,11 @@ func (rv *Reviewer) run(ctx context.Context, s *runtime.Sandbox) (undo func(cont
 	case runtime.StatePaused:
 		return func(ctx context.Context) error { return rv.rt.Pause(ctx, s.ID) }, rv.rt.Resume(ctx, s.ID)
 	}
-	return func(ctx context.Context) error { return rv.rt.Stop(ctx, s.ID) }, rv.rt.Start(ctx, s.ID)
+	end := rv.rt.Stop
+	if rv.rt.HasMemory(s.ID) {
+		end = rv.rt.Hibernate
+	}
+	return func(ctx context.Context) error { return end(ctx, s.ID) }, rv.rt.Start(ctx, s.ID)
 }
 
 // A ChangeCount is how much a sandbox with cow has changed.
