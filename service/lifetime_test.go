@@ -197,6 +197,50 @@ func TestPauseWhileRenewed(t *testing.T) {
 	}
 }
 
+// A freezing runtime pauses sandboxes by their state alone.
+type freezing struct {
+	interrupted
+	paused atomic.Bool
+}
+
+func (f *freezing) Pause(context.Context, string) error {
+	f.paused.Store(true)
+	return nil
+}
+
+func (f *freezing) Resume(context.Context, string) error {
+	f.paused.Store(false)
+	return nil
+}
+
+func (f *freezing) Get(ctx context.Context, id string) (*runtime.Sandbox, error) {
+	paused := f.paused.Load()
+	b, err := f.interrupted.Get(ctx, id)
+	if err == nil && paused {
+		b.State = runtime.StatePaused
+	}
+	return b, err
+}
+
+// A sandbox that is paused while another call resumes it, which has seen it run, runs afterwards.
+func TestPauseWhileResumed(t *testing.T) {
+	w := newWorld(t)
+	rt := &freezing{interrupted: interrupted{Runtime: w.rt}}
+	s := w.driverOver(rt)
+	all := service.Caller{All: true}
+	b, _, err := s.Service.Create(w.Ctx, &service.Params{TTL: time.Hour, EndsStopped: true})
+	w.OK(err)
+	look := func() { w.OK(s.Service.Pause(w.Ctx, all, b.ID)) }
+	for range 2 {
+		rt.look.Store(&look)
+		b, err = s.Service.Resume(w.Ctx, all, b.ID, time.Now().Add(time.Hour))
+		w.OK(err)
+		if b.State != runtime.StateRunning {
+			t.Errorf("after Resume: %s", b.State)
+		}
+	}
+}
+
 // A silent runtime does not tell the jobs of sandboxes.
 type silent struct{ service.Runtime }
 

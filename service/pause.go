@@ -117,8 +117,12 @@ func (s *Service) Resume(ctx context.Context, caller Caller, id string, until ti
 	if err := s.endLater(ctx, b, until); err != nil { // first: none runs without an end
 		return nil, err
 	}
+	is, err := s.Get(ctx, caller, id) // a pause that endLater has waited for is over
+	if err != nil {
+		return nil, err
+	}
 	start := s.start
-	if b.State == runtime.StatePaused {
+	if is.State == runtime.StatePaused {
 		start = s.thaw
 	}
 	if err := start(ctx, b); err != nil && !errors.Is(err, runtime.ErrConflict) {
