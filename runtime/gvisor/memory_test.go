@@ -182,7 +182,7 @@ echo here >/tmp/t; echo shm >/dev/shm/s; (sleep 3; echo over >/tmp/timer) & true
 		t.Errorf("snapshot ls: %s", list)
 	}
 	c.is("box", "X=6; echo $X", "6")
-	c.fails("stop it", "snapshot", "restore", "box", "one")
+	c.fails("wolffia stop "+id, "snapshot", "restore", "box", "one")
 	for range 2 {
 		c.run("stop", "box")
 		c.run("snapshot", "restore", "box", "one")
