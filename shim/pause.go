@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"wolffia/internal/host/boot"
 	"wolffia/internal/host/statedir"
 	"wolffia/internal/sys/step"
@@ -60,10 +62,24 @@ func (s *shim) freezer() (freeze, thaw func() error, err error) {
 	return nil, nil, runtime.Errorf(runtime.ErrUnsupported, "the sandbox has no control group of its own, by which it could be paused: make it with a limit, such as --pids 10000, or with --runtime gvisor; wolffia doctor says whether there are control groups")
 }
 
-// letEnd thaws the control group when the backend or PID 1 has ended. In version 1 no signal ends
-// what is frozen, or what has a fatal signal and is frozen before it gets a processor.
+// letEnd thaws the control group when the backend or PID 1 has ended: a frozen bubblewrap does not
+// note PID 1's end, and holds its stream open. In version 1 no signal ends what is frozen, or what
+// has a fatal signal and is frozen before it gets a processor.
 func (s *shim) letEnd() {
+	if s.group == nil {
+		return
+	}
+	dead := make(chan struct{})
+	if pid1 := s.inst.pid1(); pid1.pid > 0 {
+		go func() { // ends with PID 1
+			wait := []unix.PollFd{{Fd: int32(pid1.fd), Events: unix.POLLIN}} // pidfd_open(2)
+			for n := 0; n < 1; n, _ = unix.Poll(wait, -1) {                  // else EINTR
+			}
+			close(dead)
+		}()
+	}
 	select {
+	case <-dead:
 	case <-s.inst.ended:
 	case <-s.net.over:
 	}

@@ -35,7 +35,7 @@ var (
 		"service/opensandbox":    3370,
 		"service/server":         2335,
 		"session":                6293,
-		"shim":                   4450,
+		"shim":                   4464,
 	}
 	// maxFiles are files without tests, in packages that have more than defaultFiles. Most files of
 	// fusefs need each other: a request needs its node's name, level, halves and git directory at
