@@ -83,7 +83,7 @@ func (s *reviews) keepMemory(
 		req.Review = &boot.Review{Do: boot.ReviewSnapshot, Name: name, At: boot.DirAt(c.CodebasePath)}
 	}
 	if _, err := conns.AskWith(ctx, rec, req, into, boot.ReviewLimit); err != nil {
-		return "", ofAnotherVersion(rec, err)
+		return "", notKept(rec, err)
 	}
 	step.Reached("memory: kept")
 	if !c.CopyOnWrite {
@@ -99,6 +99,14 @@ func (s *reviews) keepMemory(
 	}
 	step.Reached("memory: in its snapshot")
 	return name, nil
+}
+
+// notKept names the sandbox in the error of a shim that has not kept its memory.
+func notKept(rec *statedir.Record, err error) error {
+	if !strings.Contains(err.Error(), rec.ID()) {
+		err = runtime.Errorf(runtime.Class(err), "sandbox %s: %w", rec.ID(), err)
+	}
+	return ofAnotherVersion(rec, err)
 }
 
 // hasMemory refuses a sandbox without processes.
@@ -191,7 +199,7 @@ func (s *reviews) Hibernate(ctx context.Context, sandboxID string) error {
 	req := &boot.Request{Op: boot.OpSave, Sync: true, End: true}
 	_, asked := conns.Ask(ctx, rec, req, boot.ReviewLimit)
 	if asked != nil && !kept.Hibernates(rec) { // else the shim has ended before its answer was read
-		return ofAnotherVersion(rec, asked)
+		return notKept(rec, asked)
 	}
 	err = rec.WaitUnlocked(ctx, boot.EndLimit)
 	s.starter.conns.End(rec.ID())

@@ -169,6 +169,9 @@ func (k *kept) save(state, tag string, dir *os.File, sync bool) (err error) {
 		Resume   bool
 	}{map[string]string{"compression": "none"}, true, true}
 	if err := call(state, tag, methodSave, arg, saveLimit, files[1:]...); err != nil {
+		if strings.Contains(err.Error(), unix.ENOSPC.Error()) { // gVisor's kernel has no other word for it
+			err = fmt.Errorf("the disk of the state directory has no room for what the programs use: free some: %w", err)
+		}
 		return runtime.WithClass(runtime.ErrUnavailable, fmt.Errorf("keep the memory: %w", err))
 	}
 	if sync {
