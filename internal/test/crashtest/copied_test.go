@@ -181,14 +181,16 @@ func (c *copies) snapshotted(w *world) subject {
 	return s
 }
 
-func (c *copies) operations() []operation {
-	line := func(args ...string) func(w *world, s *subject) *call {
-		return func(w *world, s *subject) *call {
-			all := slices.Clone(args)
-			all[slices.Index(all, "ID")] = s.id
-			return w.cli(all...)
-		}
+// line returns what begins a command line, in which ID is the subject's.
+func line(args ...string) func(w *world, s *subject) *call {
+	return func(w *world, s *subject) *call {
+		all := slices.Clone(args)
+		all[slices.Index(all, "ID")] = s.id
+		return w.cli(all...)
 	}
+}
+
+func (c *copies) operations() []operation {
 	all := []operation{
 		{name: "apply", prepare: c.changed, begin: line("apply", "ID"), judge: judged(c.applied)},
 		{name: "apply, and then rm", prepare: c.changed, begin: line("apply", "ID"), judge: c.gone},
