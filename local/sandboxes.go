@@ -188,7 +188,7 @@ func (s *sandboxes) Destroy(ctx context.Context, sandboxID string) error {
 	s.forget(rec.ID())
 	s.gits.Forget(rec.ID())
 	s.starter.bound.Close(rec.ID())
-	return errors.Join(rec.Remove(), unfinished)
+	return errors.Join(kept.Wake(rec), rec.Remove(), unfinished)
 }
 
 // lockStopped takes the lock of a sandbox that was stopped, so that no process starts it, and stops

@@ -50,4 +50,9 @@ func TestMemory(t *testing.T) {
 	third := c.ok("forkSandbox", m{"sandboxId": one, "memory": true}).SandboxID
 	is(third, `echo "$X $(cat file)"`, "6 own")
 	is(one, `echo "$X $(cat file)"`, "6 own")
+	c.OK(rt.Hibernate(c.Ctx, one))
+	c.OK(rt.Destroy(c.Ctx, one))
+	if left, err := filepath.Glob(filepath.Join(c.State, "sandboxes", one)); err != nil || len(left) > 0 {
+		t.Errorf("a sandbox that hibernated leaves %v, %v", left, err)
+	}
 }
