@@ -272,7 +272,7 @@ func (s *sandboxes) removeIdle(ctx context.Context, rec *statedir.Record, accept
 		return "", err // it is still listed
 	}
 	s.forget(rec.ID())
-	return why, rec.Remove()
+	return why, errors.Join(kept.Wake(rec), rec.Remove())
 }
 
 // unlessBusy returns err, or nil if it says that another process is using the sandbox, or
