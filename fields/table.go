@@ -367,6 +367,9 @@ var Table = [...]Field{
 		Help: "use the sandbox of this name, which stays; made if it does not exist (default: one that ends with " +
 			"the client)",
 	},
+	{
+		Name: "resume", Kind: Truth, On: MCP, Once: true, Group: Naming, Help: "resume the sandbox if it is paused",
+	},
 
 	// Pool.
 	{

@@ -44,11 +44,11 @@ applied: the last line on standard error says how to look at them.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			m.name, m.session = m.flags.Text("sandbox"), m.flags.Text("session")
+			h.Resume = m.flags.Truth("resume")
 			return m.serve(cmd)
 		},
 	}
 	m.flags.Add(h, cmd, fields.MCP)
-	h.AddResume(cmd)
 	return cmd
 }
 
