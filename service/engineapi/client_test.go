@@ -200,7 +200,11 @@ func TestPause(t *testing.T) {
 		flag    string
 	}{"docker": {probe.Runsc, ""}, "wolffia": {probe.Cgroups, "--pids-limit 1000 "}} {
 		t.Run(name, func(t *testing.T) {
-			testenv.Need(t, with.feature)
+			if with.feature == probe.Cgroups {
+				testenv.Cgroups(t)
+			} else {
+				testenv.Need(t, with.feature)
+			}
 			socket := filepath.Join(t.TempDir(), "docker.sock")
 			w := &world{servetest.NewProcess(t, "", "--docker-socket", socket, "--runtime", "gvisor"), socket}
 			w.ImportBusybox(image)

@@ -131,7 +131,7 @@ func TestCreateRefuses(t *testing.T) {
 		`{` + image + `,"entrypoint":["/no/such"]}`:                                                         "400 INVALID_PARAMETER",
 		`{` + image + `,"credentialProxy":{"enabled":true}}`:                                                "501 NOT_SUPPORTED",
 		`{` + image + `,"extensions":{"poolRef":"p"}}`:                                                      "501 NOT_SUPPORTED",
-		`{"snapshotId":"s"}`:                                                 "501 NOT_SUPPORTED",
+		`{"snapshotId":"s"}`:                                                 "404 SANDBOX_NOT_FOUND",
 		`{"image":{"uri":"x","auth":{"username":"u"}}}`:                      "501 NOT_SUPPORTED",
 		`{"image":{"uri":"not-there:1"}}`:                                    "400 IMAGE_NOT_FOUND",
 		`{` + image + `,"entrypoint":["` + strings.Repeat("x", 5000) + `"]}`: "400 INVALID_PARAMETER",
@@ -141,8 +141,9 @@ func TestCreateRefuses(t *testing.T) {
 			t.Errorf("%.200s: %d %s, want %s", body, status, text, want)
 		}
 	}
-	w.is("POST", "/v1/sandboxes/x/snapshots", "", 501, "snapshots")
-	w.is("GET", "/v1/snapshots", "", 501, "snapshots")
+	w.is("POST", "/v1/sandboxes/x/snapshots", "", 404, "SANDBOX_NOT_FOUND")
+	w.is("GET", "/v1/snapshots", "", 200, `"totalItems":0`)
+	w.is("POST", "/v1/sandboxes/x/fork", "", 501, "forks")
 	w.is("POST", "/v1/sandboxes", strings.Repeat(" ", 2<<20), 413, "TOO_LARGE")
 	w.is("GET", "/v1/sandboxes", "", 200, `"totalItems":0`)
 	w.is("POST", "/v1/sandboxes", `{`+image+`,"networkPolicy":{"defaultAction":"deny"}}`, 202, "Running")

@@ -35,7 +35,7 @@ func TestSlowBodies(t *testing.T) {
 	for request, status := range map[string]int{
 		"POST /v1/sandboxes HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{":      http.StatusRequestTimeout,
 		"POST /v1/metrics/events HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{": http.StatusNoContent,
-		"GET /v1/snapshots HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n":        http.StatusNotImplemented,
+		"GET /v1/templates HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n":        http.StatusNotImplemented,
 		// Neither does the body of a request that is refused.
 		"POST /api/v1/findSandbox HTTP/1.1\r\nHost: elsewhere\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n{": http.StatusForbidden,
 		"GET /health HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n5\r\na":                                   http.StatusOK,
