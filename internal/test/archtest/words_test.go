@@ -56,7 +56,7 @@ var maxWords = map[string]int{
 	"docs/faq.md":                          1093,
 	"docs/filesystem.md":                   782,
 	"docs/getting-started.md":              840,
-	"docs/git.md":                          1178,
+	"docs/git.md":                          1190,
 	"docs/images.md":                       1256,
 	"docs/install.md":                      447,
 	"docs/hosts.md":                        591,
@@ -95,7 +95,7 @@ var maxWords = map[string]int{
 }
 
 // maxDocuments is how many words all pages may have together.
-const maxDocuments = 46600
+const maxDocuments = 46650
 
 // written are the parts of a page that tests write: see packages doctable and transcript.
 var written = regexp.MustCompile("(?ms)^<!-- \\w+: [^\n]* -->\n.*?^<!-- end of \\w+ -->$|^```console\n.*?^```$")
