@@ -4,34 +4,18 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
-	"os/exec"
 	"sync"
-
-	"golang.org/x/sys/unix"
 )
 
 // clients measures many clients of one service that create and delete sandboxes, half of them by
 // the native API, which records owners in an index, half by OpenSandbox's, which does not.
 func (b *bench) clients() (err error) {
 	const n, rounds = 64, 4
-	cmd := exec.Command(b.wolffia, "serve", "--codebase", b.codebase, "--listen", "127.0.0.1:0")
-	cmd.Env = append(os.Environ(), "WOLFFIA_STATE_DIR="+b.state+"-clients")
-	log, err := cmd.StderrPipe()
+	address, stop, err := b.served("clients")
 	if err != nil {
 		return err
 	}
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	defer func() {
-		_ = cmd.Process.Signal(unix.SIGTERM)
-		err = errors.Join(err, cmd.Wait())
-	}()
-	address, err := addressIn(log)
-	if err != nil {
-		return err
-	}
+	defer func() { err = errors.Join(err, stop()) }()
 	var mu sync.Mutex
 	all := map[string]times{}
 	timed := func(what string, f func() error) error {

@@ -10,8 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // e2bDir has E2B's SDK for JavaScript as a test pins it.
@@ -40,26 +38,15 @@ func (b *bench) e2b() error {
 
 // e2bServed measures one service.
 func (b *bench) e2bServed(dir string, pooled bool) error {
-	cmd := exec.Command(b.wolffia, "serve", "--codebase", b.codebase, "--listen", "127.0.0.1:0")
+	var flags []string
 	if pooled {
-		cmd.Args = append(cmd.Args, "--warm", "8")
+		flags = []string{"--warm", "8"}
 	}
-	cmd.Env = append(os.Environ(), "WOLFFIA_STATE_DIR="+b.state+"-e2b")
-	log, err := cmd.StderrPipe()
+	address, stop, err := b.served("e2b", flags...)
 	if err != nil {
 		return err
 	}
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	defer func() {
-		_ = cmd.Process.Signal(unix.SIGTERM)
-		_ = cmd.Wait()
-	}()
-	address, err := addressIn(log)
-	if err != nil {
-		return err
-	}
+	defer func() { _ = stop() }()
 	drive := exec.Command("node", "bench.mjs", address, "40")
 	drive.Dir = dir
 	out, err := drive.Output()

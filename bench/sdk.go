@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -20,27 +21,37 @@ const sdkDir = "service/opensandbox/testdata/sdk"
 
 // sdk measures OpenSandbox's API: by the official SDK, and by HTTP from Go.
 func (b *bench) sdk() (err error) {
-	cmd := exec.Command(b.wolffia, "serve", "--codebase", b.codebase, "--listen", "127.0.0.1:0")
-	cmd.Env = append(os.Environ(), "WOLFFIA_STATE_DIR="+b.state+"-sdk")
-	log, err := cmd.StderrPipe()
+	address, stop, err := b.served("sdk")
 	if err != nil {
 		return err
 	}
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	defer func() {
-		_ = cmd.Process.Signal(unix.SIGTERM)
-		_ = cmd.Wait()
-	}()
-	address, err := addressIn(log)
-	if err != nil {
-		return err
-	}
+	defer func() { _ = stop() }()
 	if err := b.sdkSession("http://" + address); err != nil {
 		return err
 	}
 	return b.sdkClient(address)
+}
+
+// served starts a service with a state directory of its own, and returns where it listens, and what
+// stops it.
+func (b *bench) served(state string, flags ...string) (address string, stop func() error, err error) {
+	cmd := exec.Command(b.wolffia, append([]string{"serve", "--codebase", b.codebase, "--listen", "127.0.0.1:0"}, flags...)...)
+	cmd.Env = append(os.Environ(), "WOLFFIA_STATE_DIR="+b.state+"-"+state)
+	log, err := cmd.StderrPipe()
+	if err != nil {
+		return "", nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return "", nil, err
+	}
+	stop = func() error {
+		_ = cmd.Process.Signal(unix.SIGTERM)
+		return cmd.Wait()
+	}
+	if address, err = addressIn(log); err != nil {
+		return "", nil, errors.Join(err, stop())
+	}
+	return address, stop, nil
 }
 
 // addressIn returns where the service listens, by its log, the rest of which it drops.
