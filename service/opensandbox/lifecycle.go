@@ -176,11 +176,7 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return invalid("metadata: it must be KEY=VALUE pairs with & between them")
 	}
-	page, err := number(q, "page", 1, 1<<30)
-	if err != nil {
-		return err
-	}
-	size, err := number(q, "pageSize", 20, maxPage)
+	page, size, err := pageOf(q)
 	if err != nil {
 		return err
 	}
@@ -208,6 +204,14 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request) error {
 	}
 	h.opts.JSON(w, http.StatusOK, listReply{items, pages})
 	return nil
+}
+
+// pageOf returns the page that a query asks for, and how many items it has.
+func pageOf(q url.Values) (page, size int, err error) {
+	if page, err = number(q, "page", 1, 1<<30); err == nil {
+		size, err = number(q, "pageSize", 20, maxPage)
+	}
+	return page, size, err
 }
 
 // paged returns which of n items are on a page, from 1 on.

@@ -82,11 +82,7 @@ func (h *Handler) removeSnapshot(w http.ResponseWriter, r *http.Request) error {
 // listSnapshots serves GET /v1/snapshots.
 func (h *Handler) listSnapshots(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
-	page, err := number(q, "page", 1, 1<<30)
-	if err != nil {
-		return err
-	}
-	size, err := number(q, "pageSize", 20, maxPage)
+	page, size, err := pageOf(q)
 	if err != nil {
 		return err
 	}
