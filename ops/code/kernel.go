@@ -35,21 +35,25 @@ var commands = map[string][]string{
 }
 
 const (
-	startLimit     = 60 * time.Second // until a kernel is ready
-	interruptGrace = 5 * time.Second  // until a cell that was interrupted has ended; then the kernel is killed
-	maxFrame       = 8 << 20          // bytes of a frame
-	maxLast        = 2000             // bytes of what a kernel has said last
+	startLimit     = 60 * time.Second       // until a kernel is ready
+	interruptGrace = 5 * time.Second        // until a cell that was interrupted has ended; then the kernel is killed
+	messageGrace   = 200 * time.Millisecond // until a cell has ended that a message interrupts; then SIGINT follows
+	maxFrame       = 8 << 20                // bytes of a frame
+	maxLast        = 2000                   // bytes of what a kernel has said last
 )
 
 // A kernel is a process that runs cells: see kernel.py and kernel.js.
 type kernel struct {
 	runtime.Process
+	language   string // of the program
 	typescript bool
 	closed     atomic.Bool
 	ready      chan struct{} // closed with the frame that says so
 	gone       chan struct{} // closed when result and err are set
 	result     runtime.Result
 	err        error
+
+	sending sync.Mutex // held for one message to the process
 
 	mu    sync.Mutex
 	asked *asked // the cell that runs, or nil. Guarded by mu
@@ -78,7 +82,7 @@ func (k *Kernels) startKernel(ctx context.Context, sandbox, language, cwd string
 	if err != nil {
 		return nil, fmt.Errorf("the kernel of %s: %w", language, err)
 	}
-	n := &kernel{Process: p, typescript: ts, ready: make(chan struct{}), gone: make(chan struct{})}
+	n := &kernel{Process: p, language: language, typescript: ts, ready: make(chan struct{}), gone: make(chan struct{})}
 	go func() { // ends with the process
 		n.result, n.err = ops.Follow(context.Background(), p, n.frames, n.raw)
 		close(n.gone)
@@ -131,14 +135,37 @@ func (n *kernel) interrupt() {
 	if q == nil {
 		return
 	}
-	_ = n.Signal(syscall.SIGINT)
-	time.AfterFunc(interruptGrace, func() {
+	signal := func() { _ = n.Signal(syscall.SIGINT) }
+	if n.language == JavaScript {
+		// Node has a moment without a handler before and after each script, in which SIGINT
+		// kills it or is lost. A cell that awaits reads the message; one that computes gets the signal.
+		n.send(map[string]any{"interrupt": q.id})
+		q.after(messageGrace, signal)
+	} else {
+		signal()
+	}
+	q.after(interruptGrace, n.close)
+}
+
+// after calls f after d unless the cell has ended.
+func (q *asked) after(d time.Duration, f func()) {
+	time.AfterFunc(d, func() {
 		select {
 		case <-q.end:
 		default:
-			n.close()
+			f()
 		}
 	})
+}
+
+// send sends a message to the kernel, which may not read it for long.
+func (n *kernel) send(message map[string]any) {
+	text, _ := json.Marshal(message) // strings and numbers
+	go func() {                      // ends with the process
+		n.sending.Lock()
+		defer n.sending.Unlock()
+		_, _ = n.Stdin().Write(append(text, '\n'))
+	}()
 }
 
 func (n *kernel) close() {
@@ -158,14 +185,10 @@ func (n *kernel) run(ctx context.Context, c *cell) error {
 	if env == nil {
 		env = map[string]string{}
 	}
-	text, err := json.Marshal(map[string]any{
+	n.send(map[string]any{
 		"cell": q.id, "count": c.count, "code": c.Code, "cwd": c.Cwd, "env": env, "mark": string(q.mark), "typescript": n.typescript,
 	})
-	if err != nil {
-		return err
-	}
-	go func() { _, _ = n.Stdin().Write(append(text, '\n')) }() // ends with the process, which may not read
-	err = n.await(ctx, q)
+	err := n.await(ctx, q)
 	n.mu.Lock() // no event is being emitted then
 	defer n.mu.Unlock()
 	n.asked = nil

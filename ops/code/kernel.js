@@ -135,6 +135,10 @@ async function serve(q) {
 
 const requests = require('readline').createInterface({ input: new net.Socket({ fd: 4, readable: true, writable: false }) })
 let turn = Promise.resolve()
-requests.on('line', (line) => { turn = turn.then(() => serve(JSON.parse(line))) })
+requests.on('line', (line) => {
+  const q = JSON.parse(line)
+  if (!q.interrupt) turn = turn.then(() => serve(q))
+  else if (busy && cell === q.interrupt) fail(interrupted())
+})
 requests.on('close', () => process.exit())
 send('ready')
