@@ -15,41 +15,41 @@ import (
 var (
 	// maxLines are lines of Go without tests, in packages that are larger than defaultLines.
 	maxLines = map[string]int{
-		"service/e2b":            2540,
-		"cmd/wolffia":            5801,
-		"fusefs":                 10032,
+		"service/e2b":            2660,
+		"cmd/wolffia":            6065,
+		"fusefs":                 10530,
 		"fusefs/cow":             5500,
 		"guest":                  2807,
-		"internal/host/gateway":  2735,
+		"internal/host/gateway":  2870,
 		"internal/git/gitsync":   4600,
 		"internal/host/statedir": 2877,
 		"internal/host/rootfs":   2830,
 		"internal/filecall":      2130,
-		"local":                  6640,
+		"local":                  6965,
 		"image/store":            2540,
-		"mcp":                    3060,
-		"perm":                   3580,
+		"mcp":                    3210,
+		"perm":                   3745,
 		"policy":                 2100,
-		"runtime":                2186,
-		"service":                4430,
+		"runtime":                2290,
+		"service":                4640,
 		"service/opensandbox":    3370,
-		"service/server":         2335,
+		"service/server":         2440,
 		"session":                6293,
-		"shim":                   4464,
+		"shim":                   4680,
 	}
 	// maxFiles are files without tests, in packages that have more than defaultFiles. Most files of
 	// fusefs need each other: a request needs its node's name, level, halves and git directory at
 	// once. What needs less is in the packages below it.
-	maxFiles = map[string]int{"fusefs": 58}
+	maxFiles = map[string]int{"fusefs": 60}
 )
 
 const (
 	defaultFiles = 40
 	defaultLines = 2000
 	maxMethods   = 60     // methods of a type
-	maxProduct   = 155600 // lines of Go of the product
+	maxProduct   = 163000 // lines of Go of the product
 	maxColumns   = 120
-	maxWide      = 1600 // lines with more
+	maxWide      = 1670 // lines with more
 )
 
 // slack is how much smaller than its budget something may be, in percent.
