@@ -95,6 +95,19 @@ var Table = [...]Field{
 			"rules grant all; auto: fuse, or none where FUSE is missing and the rules grant all",
 	},
 	{
+		Name: "ask", Record: "ask", Kind: List, Commas: true, On: sandbox | Serve, Group: Rules,
+		Values: []Value{
+			{"network", "a connection that no rule allows"}, {"write", "a change of what is read-only"},
+			{"reveal", "the content of what a rule =ask shows by name"}, {Name: "all"},
+		},
+		Help: "ask instead of refusing: network, write, reveal or all, with commas; who answers: the terminal, an MCP client, " +
+			"wolffia asks, the console; without an answer the access is refused",
+	},
+	{
+		Name: "ask-limit", Record: "askLimitNs", Kind: Duration, On: sandbox | Serve, Group: Rules,
+		Help: "refuse what is asked for and not answered for this long (default: 2m)",
+	},
+	{
 		Name: "audit", On: Run | Learn, Group: Rules, Path: WholePath,
 		Bound: Bound{Because: "the file is overwritten"},
 		Help:  "write what was denied to this file, as wolffia audit --json prints it",

@@ -101,6 +101,11 @@ type SandboxConfig struct {
 	// another network it must be nil. Its headers are files of this host, and its Hosts may be
 	// addresses of this host: a program that takes it from others must check both.
 	Egress *network.Policy `json:"egress,omitempty"`
+	// Ask are the kinds of accesses (AskNetwork, AskWrite, AskReveal) that wait for an answer where
+	// somebody can give one, instead of being refused: see [Asker].
+	Ask []string `json:"ask,omitempty"`
+	// AskLimit is how long each waits; 0 means DefaultAskLimit.
+	AskLimit time.Duration `json:"askLimitNs,omitempty"`
 	// Publish are ports of the host that lead to servers inside.
 	Publish []Publish `json:"publish,omitempty"`
 	// Expose are services of the host's loopback that the sandbox reaches.

@@ -54,7 +54,7 @@ type problem func(format string, args ...any)
 
 // checks are what Validate checks.
 var checks = []func(*SandboxConfig, problem){
-	checkNames, checkPlaces, checkVolumes, checkImage, checkResources, checkReach, checkPorts, checkLifetimes, checkText, checkGit, checkGitDirs, checkPairs, checkPermissions, checkFilter,
+	checkNames, checkPlaces, checkVolumes, checkImage, checkResources, checkReach, checkPorts, checkLifetimes, checkAsk, checkText, checkGit, checkGitDirs, checkPairs, checkPermissions, checkFilter,
 }
 
 // Validate checks what can be checked without looking at the host. The error names
@@ -251,6 +251,20 @@ func checkLifetimes(c *SandboxConfig, bad problem) {
 		}
 	default:
 		bad("idle action %q: it must be destroy, stop, pause or hibernate", a)
+	}
+}
+
+func checkAsk(c *SandboxConfig, bad problem) {
+	for _, kind := range c.Ask {
+		switch {
+		case !slices.Contains(AskKinds(), kind):
+			bad("ask %q: it must be network, write or reveal", kind)
+		case kind == AskNetwork && c.Network != NetworkFiltered:
+			bad("ask network: it needs a filtered network")
+		}
+	}
+	if c.AskLimit < 0 || c.AskLimit > MaxAskLimit {
+		bad("ask limit %v: it must be at most %v", c.AskLimit, MaxAskLimit)
 	}
 }
 

@@ -33,8 +33,9 @@ type clientConn struct {
 	keepsInUse bool              // it keeps the sandbox in use; guarded by mu
 	leased     bool              // it has a lease for its connection to PID 1; guarded by mu
 
-	direct  bool   // its client has a connection to PID 1; serve's own
-	request []byte // the pieces of an incomplete Control request; serve's own
+	gone    chan struct{} // closed when the client has gone
+	direct  bool          // its client has a connection to PID 1; serve's own
+	request []byte        // the pieces of an incomplete Control request; serve's own
 }
 
 // clients are the connections that are open. It is safe for concurrent use.
@@ -126,7 +127,7 @@ func (s *shim) serveAt(fd int, starts bool) {
 }
 
 func newClientConn(sock *rawsock.Socket) *clientConn {
-	c := &clientConn{conn: sock, channels: map[uint32]uint32{}}
+	c := &clientConn{conn: sock, channels: map[uint32]uint32{}, gone: make(chan struct{})}
 	c.out = wire.NewOutbox(sock, c.sent)
 	go c.out.Run() // ends with the connection
 	return c
@@ -164,6 +165,8 @@ func (s *shim) serve(c *clientConn) {
 		}
 	}
 	s.clients.remove(c)
+	close(c.gone)
+	s.asks.left(c)
 	_ = c.conn.Taken().Close() // nil is fine
 	_ = c.conn.Close()
 	c.mu.Lock()

@@ -83,6 +83,7 @@ type shim struct {
 	pooled     *pooled // nil: the sandbox was not started ahead
 
 	clients clients
+	asks    asks
 	pauses  pauses
 	net     insideNetwork
 

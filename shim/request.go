@@ -93,6 +93,13 @@ func (s *shim) answer(c *clientConn, req *boot.Request) error {
 			return fmt.Errorf("%w: %s without a connection to PID 1", wire.ErrProtocol, req.Op)
 		}
 		return c.reply(outcome(c.lease(s, req)))
+	case boot.OpQuestions:
+		return c.answerLater(func() *boot.Reply { return s.asks.waiting(c, req.Since) })
+	case boot.OpAnswer:
+		if req.Answer == nil {
+			return fmt.Errorf("%w: %s without an answer", wire.ErrProtocol, boot.OpAnswer)
+		}
+		return c.reply(outcome(s.asks.answer(req.Answer)))
 	case boot.OpAudit:
 		return c.answerLater(func() *boot.Reply {
 			if s.filtered != nil {

@@ -252,7 +252,7 @@ func TestParseErrors(t *testing.T) {
 		text    string
 		want    string
 	}{
-		{false, "a: 1\nmemry: 5", "f:1: unknown key \"a\"\nf:2: unknown key \"memry\": did you mean memory?"},
+		{false, "zz: 1\nmemry: 5", "f:1: unknown key \"zz\"\nf:2: unknown key \"memry\": did you mean memory?"},
 		{false, "rule: [a=read]", `f:1: unknown key "rule": the key of --rule is rules`},
 		{false, "memory: 1\nmemory: 2", "f:2: "},
 		{false, "- a", "f:1: the file: want KEY: VALUE on each line"},

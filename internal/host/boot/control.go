@@ -150,6 +150,8 @@ const (
 	AskWarmUp = "warmup"
 	// AskDenials: return what was denied since TreeRequest.Since.
 	AskDenials = "denials"
+	// AskVerdict: let the access that TreeRequest.Asked waits with go on, or refuse it.
+	AskVerdict = "verdict"
 	// AskHostChanges: return an echo.Batch for TreeRequest.Thread; without one drop the changes.
 	AskHostChanges = "host-changes"
 )
@@ -168,6 +170,10 @@ type TreeRequest struct {
 	Thread int `json:"thread,omitempty"`
 
 	Review *Review `json:"review,omitempty"`
+
+	// for verdict: a TreeReply's Asked, and the answer
+	Asked   uint64 `json:"asked,omitempty"`
+	Allowed bool   `json:"allowed,omitempty"`
 }
 
 // A TreeReply answers the TreeRequest with its ID.
@@ -182,6 +188,11 @@ type TreeReply struct {
 	SequentialLookup bool `json:"sequentialLookup,omitempty"`
 	// HostChanged marks another one: AskHostChanges has an answer.
 	HostChanged bool `json:"hostChanged,omitempty"`
+	// Asked marks a third one: an access waits with this number for AskVerdict. Its Question has no
+	// ID, Time, Until, Count, Recent. Without a Question the access waits no more, since its process
+	// has ended.
+	Asked    uint64            `json:"asked,omitempty"`
+	Question *runtime.Question `json:"question,omitempty"`
 	// HostChanges is an echo.Batch, for AskHostChanges.
 	HostChanges json.RawMessage `json:"hostChanges,omitempty"`
 }

@@ -38,6 +38,10 @@ const (
 	OpRelease = "release" // end that; nothing has run for Request.IdleMS
 	OpPause   = "pause"   // have all processes stand still; of a sandbox that is paused: nothing
 	OpResume  = "resume"  // have them run on; of one that runs: nothing
+	// OpQuestions: return the questions that wait, once they are others than at Request.Since. Its
+	// connection asks no other thing, and counts as an asker until it ends.
+	OpQuestions = "questions"
+	OpAnswer    = "answer" // answer one
 	// keep the sandbox's memory in the empty directory whose descriptor comes with the request;
 	// with Review, the tree server does that first, while nothing runs. With End no descriptor
 	// comes: it hibernates
@@ -54,7 +58,7 @@ type Request struct {
 	// for stop: the client has nothing under way inside, and starts nothing any more
 	Idle bool `json:"idle,omitempty"`
 	At   Dir  `json:"at,omitzero"` // for rules: as TreeRequest.At
-	// for denials and egress: how many are known already
+	// for denials and egress: how many are known already; for questions: Reply.Seen
 	Since  int64           `json:"since,omitempty"`
 	Egress *network.Policy `json:"egress,omitempty"` // for network
 	Review *Review         `json:"review,omitempty"` // for review and save
@@ -63,6 +67,7 @@ type Request struct {
 	End    bool            `json:"end,omitempty"`    // for save: end all processes once it is complete
 	Sync   bool            `json:"sync,omitempty"`   // for save: on the disk; else it counts until the machine restarts
 
+	Answer   *runtime.Answer    `json:"answer,omitempty"`   // for answer
 	Lifetime *statedir.Lifetime `json:"lifetime,omitempty"` // for renew; the idle timeout stays
 }
 
@@ -73,6 +78,8 @@ type Reply struct {
 	Denied *runtime.Denials `json:"denied,omitempty"`
 	// Refused answers egress, and Seen is how many refusals there were since the start.
 	Refused *runtime.Refusals `json:"refused,omitempty"`
+	// Questions answers questions, and Seen is how often they have changed.
+	Questions *[]runtime.Question `json:"questions,omitempty"`
 	Seen    int64             `json:"seen,omitempty"`
 	// Reached answers egress too: NAME:PORT of each host that was connected to, with spaces between.
 	Reached string `json:"reached,omitempty"`

@@ -143,6 +143,9 @@ func (f *Sandbox) Config(ctx context.Context, h *host.Host) (*runtime.SandboxCon
 	} else if f.Rules.Given() {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "rules need a codebase: add --codebase DIR, or leave --no-codebase out")
 	}
+	if err := f.applyAsk(c); err != nil {
+		return nil, err
+	}
 	if err := f.addToolchains(h, c, foreign || f.fixed); err != nil {
 		return nil, err
 	}

@@ -1,0 +1,250 @@
+package shim
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"wolffia/internal/host/boot"
+	"wolffia/runtime"
+	"wolffia/wire"
+)
+
+const (
+	maxWaiting  = 64  // questions at once; more are refused
+	maxEqual    = 256 // accesses that wait for one question
+	maxRefused  = 3   // refusals of a kind to a program: later questions are refused unasked
+	maxRemember = 1024
+	pollLimit   = 30 * time.Second // of a client's request without news
+	askWindow   = time.Minute      // of Question.Recent
+)
+
+// asks are the questions of a sandbox. The zero value asks nobody; it is safe for concurrent use.
+type asks struct {
+	mu      sync.Mutex
+	askers  map[*clientConn]bool // who can answer
+	open    []*asking            // oldest first
+	last    int                  // the number of the newest question
+	changes int64
+	changed chan struct{} // closed and replaced with each change; nil: nobody waits for one
+	// who was refused how often, by kind and program, and what is not to be asked again, by kind and target
+	refused map[[2]string]int
+	never   map[[2]string]bool
+	recent  []time.Time // of questions, in askWindow
+}
+
+// An asking is a question that waits.
+type asking struct {
+	runtime.Question
+	waiting int
+	done    chan struct{} // closed when allowed is set
+	allowed bool
+}
+
+// ask waits until q is answered, its limit is over, or ctx ends. It reports whether the access may go
+// on. Equal questions are one. The caller fills in q but for its ID, times and counts.
+func (a *asks) ask(ctx context.Context, q *runtime.Question, limit time.Duration) bool {
+	w := a.enter(q, limit)
+	if w == nil {
+		return false
+	}
+	timer := time.NewTimer(time.Until(w.Until))
+	defer timer.Stop()
+	select {
+	case <-w.done:
+	case <-ctx.Done():
+		a.leave(w)
+	case <-timer.C:
+		a.decide(w, false)
+	}
+	select {
+	case <-w.done:
+		return w.allowed
+	default:
+		return false
+	}
+}
+
+// enter returns the question to wait for, nil if the access is refused at once.
+func (a *asks) enter(q *runtime.Question, limit time.Duration) *asking {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.askers) == 0 || len(q.Targets) == 0 || a.never[[2]string{q.Kind, q.Targets[0]}] ||
+		a.refused[[2]string{q.Kind, q.Program}] >= maxRefused {
+		return nil
+	}
+	for _, w := range a.open {
+		if w.Kind == q.Kind && w.Targets[0] == q.Targets[0] && w.Need == q.Need {
+			if w.waiting >= maxEqual {
+				return nil
+			}
+			w.waiting++
+			w.Count = w.waiting
+			a.change()
+			return w
+		}
+	}
+	if len(a.open) >= maxWaiting {
+		return nil
+	}
+	now := time.Now()
+	a.recent = append(slices.DeleteFunc(a.recent, func(t time.Time) bool { return now.Sub(t) > askWindow }), now)
+	a.recent = a.recent[max(0, len(a.recent)-maxRemember):]
+	a.last++
+	w := &asking{Question: *q, waiting: 1, done: make(chan struct{})}
+	w.ID, w.Time, w.Until = fmt.Sprintf("q%d", a.last), now, now.Add(limit)
+	w.Count, w.Recent = 1, len(a.recent)
+	a.open = append(a.open, w)
+	a.change()
+	return w
+}
+
+// leave notes that an access waits no more.
+func (a *asks) leave(w *asking) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if w.waiting--; w.waiting == 0 {
+		a.remove(w, false)
+		return
+	}
+	w.Count = w.waiting
+	a.change()
+}
+
+// decide ends a question, unless it has ended.
+func (a *asks) decide(w *asking, allowed bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.remove(w, allowed)
+}
+
+// remove ends a question. a.mu is held.
+func (a *asks) remove(w *asking, allowed bool) {
+	i := slices.Index(a.open, w)
+	if i < 0 {
+		return
+	}
+	a.open = slices.Delete(a.open, i, i+1)
+	w.allowed = allowed
+	close(w.done)
+	a.change()
+}
+
+// change tells askers that there is news. a.mu is held.
+func (a *asks) change() {
+	a.changes++
+	if a.changed != nil {
+		close(a.changed)
+		a.changed = nil
+	}
+}
+
+// answer takes an answer of a client's.
+func (a *asks) answer(v *runtime.Answer) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	i := slices.IndexFunc(a.open, func(w *asking) bool { return w.ID == v.Question })
+	if i < 0 {
+		return runtime.Errorf(runtime.ErrNotFound, "question %.20q does not wait: somebody else has answered it, its time is over, or its program has ended", v.Question)
+	}
+	w := a.open[i]
+	if v.Allow && w.Secret && v.Path != w.Path {
+		return runtime.Errorf(runtime.ErrInvalid, "question %s: what it reveals may be a secret: repeat its path, %s, to allow it", w.ID, w.Path)
+	}
+	if who := [2]string{w.Kind, w.Program}; v.Allow {
+		delete(a.refused, who)
+	} else {
+		a.refused = noted(a.refused)
+		a.refused[who]++
+		if v.Scope != "" && v.Scope != runtime.ScopeOnce {
+			a.never = noted(a.never)
+			a.never[[2]string{w.Kind, w.Targets[0]}] = true
+		}
+	}
+	a.remove(w, v.Allow)
+	return nil
+}
+
+// noted returns a map to which an entry may be added: programs choose how many there are.
+func noted[V any](m map[[2]string]V) map[[2]string]V {
+	if m == nil || len(m) >= maxRemember {
+		return map[[2]string]V{}
+	}
+	return m
+}
+
+// fitting returns the oldest questions that fit into a reply. a.mu is held.
+func (a *asks) fitting() *[]runtime.Question {
+	all, room := []runtime.Question{}, wire.MaxPayload-1024
+	for _, w := range a.open {
+		text, err := json.Marshal(&w.Question)
+		if room -= len(text) + 1; err != nil || room < 0 {
+			break
+		}
+		all = append(all, w.Question)
+	}
+	return &all
+}
+
+// waiting answers boot.OpQuestions: with the questions, once they are others than at since.
+func (a *asks) waiting(c *clientConn, since int64) *boot.Reply {
+	timer := time.NewTimer(pollLimit)
+	defer timer.Stop()
+	for {
+		a.mu.Lock()
+		if a.askers == nil {
+			a.askers = map[*clientConn]bool{}
+		}
+		select {
+		case <-c.gone:
+			a.mu.Unlock()
+			return &boot.Reply{}
+		default:
+			a.askers[c] = true
+		}
+		if a.changes != since-1 {
+			reply := &boot.Reply{Seen: a.changes + 1, Questions: a.fitting()}
+			a.mu.Unlock()
+			return reply
+		}
+		if a.changed == nil {
+			a.changed = make(chan struct{})
+		}
+		changed := a.changed
+		a.mu.Unlock()
+		select {
+		case <-changed:
+		case <-c.gone:
+			return &boot.Reply{}
+		case <-timer.C:
+			return &boot.Reply{Seen: since}
+		}
+	}
+}
+
+// left notes that a client has gone. With the last asker all questions end.
+func (a *asks) left(c *clientConn) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.askers[c] {
+		return
+	}
+	if delete(a.askers, c); len(a.askers) > 0 {
+		return
+	}
+	for len(a.open) > 0 {
+		a.remove(a.open[0], false)
+	}
+}
+
+// askLimit is how long a question of the sandbox waits.
+func (s *shim) askLimit() time.Duration {
+	return cmp.Or(s.boot.Config.AskLimit, runtime.DefaultAskLimit)
+}
+
+// asksFor reports whether the sandbox asks instead of refusing accesses of a kind.
+func (s *shim) asksFor(kind string) bool { return slices.Contains(s.boot.Config.Ask, kind) }
