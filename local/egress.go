@@ -22,7 +22,7 @@ func copyOf(p *network.Policy) *network.Policy {
 	}
 	c := *p
 	c.Allow, c.NoNameCheck, c.Headers = slices.Clone(p.Allow), slices.Clone(p.NoNameCheck), slices.Clone(p.Headers)
-	c.Hosts, c.Private = maps.Clone(p.Hosts), slices.Clone(p.Private)
+	c.Hosts, c.Private, c.Sources = maps.Clone(p.Hosts), slices.Clone(p.Private), maps.Clone(p.Sources)
 	return &c
 }
 

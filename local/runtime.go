@@ -67,6 +67,7 @@ type Runtime struct {
 var (
 	_ runtime.RuntimeWithSession = (*Runtime)(nil)
 	_ runtime.Workspace          = (*Runtime)(nil)
+	_ runtime.Asker              = (*Runtime)(nil)
 )
 
 // New returns a runtime with the given backends. A sandbox that names no backend gets

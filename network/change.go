@@ -88,7 +88,7 @@ func (p *Policy) Reaches() (all []Reach) {
 		return nil
 	}
 	for _, entry := range p.Allow {
-		value := ""
+		value := p.Sources[entry]
 		for _, l := range Lists() {
 			if entry == "@"+l.Name {
 				value = strings.Join(l.Hosts, " ")

@@ -18,7 +18,7 @@ type Compiled struct {
 	private      map[string]bool     // names, and "*.DOMAIN"
 	headers      map[string][]Header // by name, without LocalSuffix
 	ports        []uint16
-	learn        bool
+	learn, ask   bool
 	upstream     string // HOST:PORT
 }
 
@@ -55,9 +55,11 @@ func (c *Compiled) Allows(name string, port uint16) bool {
 	if _, allowed := c.Rule(name, port); allowed {
 		return true
 	}
-	if !c.learn || reserved(name) {
-		return false
-	}
+	return c.learn && c.listens(port) && !reserved(name)
+}
+
+// listens reports whether a port is one of Ports.
+func (c *Compiled) listens(port uint16) bool {
 	_, found := slices.BinarySearch(c.ports, port)
 	return found
 }
@@ -67,11 +69,16 @@ func (c *Compiled) Known(name string) bool {
 	if host, local := strings.CutSuffix(name, LocalSuffix); local {
 		return len(c.headers[host]) > 0
 	}
-	return len(c.exact[name]) > 0 || c.ruleBelow(name) != nil || c.learn && !reserved(name)
+	return len(c.exact[name]) > 0 || c.ruleBelow(name) != nil || (c.learn || c.ask) && !reserved(name)
+}
+
+// MayAsk reports whether a connection to a port of a name, which no rule allows, can be asked for.
+func (c *Compiled) MayAsk(name string, port uint16) bool {
+	return c.ask && c.listens(port) && !reserved(name)
 }
 
 // Named reports whether the policy has the name itself. Else, if it is known, a wildcard has
-// it or the policy learns: then the program inside chose the name.
+// it, or the policy learns or asks: then the program inside chose the name.
 func (c *Compiled) Named(name string) bool {
 	host, _ := strings.CutSuffix(name, LocalSuffix)
 	return len(c.exact[name]) > 0 || len(c.headers[host]) > 0 || c.hosts[name].IsValid()
@@ -147,7 +154,7 @@ func (c *Compiled) collectPorts() []uint16 {
 	if len(c.headers) > 0 {
 		all[80] = true
 	}
-	if c.learn {
+	if c.learn || c.ask {
 		all[80], all[443] = true, true
 	}
 	return slices.Sorted(maps.Keys(all))

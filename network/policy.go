@@ -19,6 +19,8 @@ type Policy struct {
 	// Allow are the rules: "NAME[:PORTS]", "*.DOMAIN[:PORTS]", "@LIST". PORTS is a list of
 	// ports and ranges, as "443", "80,443", "8000-8010"; without it, 80 and 443.
 	Allow []string `json:"allow,omitempty"`
+	// Sources say where entries of Allow come from that an answer has added, for people.
+	Sources map[string]string `json:"sources,omitempty"`
 	// Hosts gives names addresses of their own, private ones and loopback too. The host's
 	// resolver is not asked for such a name. A name that no rule of Allow has is allowed on
 	// the default ports.
@@ -40,6 +42,9 @@ type Policy struct {
 	// Learn allows all names with public addresses, on the ports of the rules and the default
 	// ports. What no rule allows is reported nonetheless.
 	Learn bool `json:"learn,omitempty"`
+	// Ask has names exist that no rule allows, and their ports as those of Learn listened at, so that
+	// each connection can be asked for. It allows nothing.
+	Ask bool `json:"-"`
 }
 
 // PrivateSuffix is what a flag, or a line of a configuration file, has behind an entry of Allow
@@ -65,6 +70,7 @@ func (p *Policy) Compile() (*Compiled, error) {
 		private: map[string]bool{},
 		headers: map[string][]Header{},
 		learn:   p.Learn,
+		ask:     p.Ask,
 	}
 	for _, entry := range p.Allow {
 		if err := c.allow(entry); err != nil {

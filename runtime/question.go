@@ -1,7 +1,9 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +16,12 @@ const (
 	AskWrite   = "write"   // a change of what the rules of the codebase make read-only
 	AskReveal  = "reveal"  // the content of what a rule with ask shows by name only
 )
+
+// Asks reports whether a sandbox asks for accesses of a kind.
+func (c *SandboxConfig) Asks(kind string) bool { return slices.Contains(c.Ask, kind) }
+
+// AskLimitOrDefault is AskLimit, or DefaultAskLimit.
+func (c *SandboxConfig) AskLimitOrDefault() time.Duration { return cmp.Or(c.AskLimit, DefaultAskLimit) }
 
 // AskKinds are the kinds of questions.
 func AskKinds() []string { return []string{AskNetwork, AskWrite, AskReveal} }

@@ -1,7 +1,6 @@
 package shim
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -240,11 +239,3 @@ func (a *asks) left(c *clientConn) {
 		a.remove(a.open[0], false)
 	}
 }
-
-// askLimit is how long a question of the sandbox waits.
-func (s *shim) askLimit() time.Duration {
-	return cmp.Or(s.boot.Config.AskLimit, runtime.DefaultAskLimit)
-}
-
-// asksFor reports whether the sandbox asks instead of refusing accesses of a kind.
-func (s *shim) asksFor(kind string) bool { return slices.Contains(s.boot.Config.Ask, kind) }

@@ -3,14 +3,17 @@ package shim
 import (
 	"context"
 	"log/slog"
+	"net"
 	"net/netip"
 	"os"
+	"strconv"
 	"sync"
 
 	"wolffia/fusefs/audit"
 	"wolffia/internal/host/boot"
 	"wolffia/internal/host/egress"
 	"wolffia/internal/host/statedir"
+	"wolffia/internal/sys/proc"
 	"wolffia/network"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
@@ -21,6 +24,7 @@ import (
 type filtered struct {
 	filter egress.Filter
 	log    *audit.Log
+	asks   bool // connections are asked for
 
 	mu     sync.Mutex
 	recent audit.Recent
@@ -51,18 +55,40 @@ func (s *shim) filter() error {
 	if pid := s.inst.pid1().pid; pid > 0 && s.boot.Can.Has(launch.HostProcesses) {
 		o.Process = func(local, remote netip.AddrPort) (int, string) { return owner(pid, local, remote) }
 	}
+	if c.Asks(runtime.AskNetwork) {
+		o.Ask = func(ctx context.Context, e egress.Event) bool {
+			return s.asks.ask(ctx, hostQuestion(e), c.AskLimitOrDefault())
+		}
+	}
 	s.filtered, err = startFiltered(s.startFilter, s.boot.Run, o, c.Egress)
 	return err
+}
+
+// maxCommandLine bounds Question.Command, in bytes.
+const maxCommandLine = 512
+
+// hostQuestion returns the question for a connection that no rule allows.
+func hostQuestion(e egress.Event) *runtime.Question {
+	port := strconv.Itoa(e.Port)
+	q := &runtime.Question{
+		Kind: runtime.AskNetwork, Op: e.Op, Host: net.JoinHostPort(e.Name, port), PID: e.PID, Program: audit.Printable(e.Program),
+		Allow: e.Remedy, Targets: runtime.HostTargets(e.Name, port),
+	}
+	if e.PID > 0 {
+		q.Command = audit.Printable(proc.CommandLine(e.PID, maxCommandLine))
+	}
+	return q
 }
 
 // startFiltered starts the network of a sandbox with the names of policy, nil for none. The caller
 // closes it.
 func startFiltered(start egress.Start, run string, o *egress.Config, policy *network.Policy) (*filtered, error) {
-	compiled, err := compile(policy)
+	e := &filtered{asks: o.Ask != nil}
+	compiled, err := e.compile(policy)
 	if err != nil {
 		return nil, err
 	}
-	e := &filtered{log: audit.NewLog(statedir.NetworkAudit(run), slog.New(slog.NewTextHandler(os.Stderr, nil)))}
+	e.log = audit.NewLog(statedir.NetworkAudit(run), slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	o.Policy, o.Event = compiled, e.event
 	e.filter, err = start(context.Background(), o)
 	if err != nil {
@@ -72,11 +98,13 @@ func startFiltered(start egress.Start, run string, o *egress.Config, policy *net
 	return e, nil
 }
 
-func compile(p *network.Policy) (*network.Compiled, error) {
-	if p == nil {
-		p = new(network.Policy)
+func (e *filtered) compile(p *network.Policy) (*network.Compiled, error) {
+	var names network.Policy
+	if p != nil {
+		names = *p
 	}
-	compiled, err := p.Compile()
+	names.Ask = e.asks
+	compiled, err := names.Compile()
 	if err != nil {
 		return nil, runtime.WithClass(runtime.ErrInvalid, err)
 	}
@@ -85,7 +113,7 @@ func compile(p *network.Policy) (*network.Compiled, error) {
 
 // set replaces the names.
 func (e *filtered) set(p *network.Policy) error {
-	compiled, err := compile(p)
+	compiled, err := e.compile(p)
 	if err != nil {
 		return err
 	}
@@ -102,7 +130,7 @@ func (e *filtered) event(ev egress.Event) {
 		Time: ev.Time, Count: 1, Op: ev.Op, Host: &audit.Host{Name: ev.Name, Address: ev.Address, Port: ev.Port, Reason: ev.Reason},
 		Remedy: ev.Remedy, PID: uint32(max(0, ev.PID)), Command: ev.Program,
 	}
-	if ev.Reason != egress.ReasonLearned {
+	if ev.Reason != egress.ReasonLearned && ev.Reason != egress.ReasonAnswered {
 		e.mu.Lock()
 		e.count = e.recent.Add(r, nil)
 		e.mu.Unlock()

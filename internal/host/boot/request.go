@@ -80,7 +80,7 @@ type Reply struct {
 	Refused *runtime.Refusals `json:"refused,omitempty"`
 	// Questions answers questions, and Seen is how often they have changed.
 	Questions *[]runtime.Question `json:"questions,omitempty"`
-	Seen    int64             `json:"seen,omitempty"`
+	Seen      int64               `json:"seen,omitempty"`
 	// Reached answers egress too: NAME:PORT of each host that was connected to, with spaces between.
 	Reached string `json:"reached,omitempty"`
 	// Errno is the kernel's error number for dial, if that has failed with one.

@@ -30,6 +30,9 @@ type Config struct {
 	// has servers there. A connection to such a port of an address without a name is then refused
 	// without an event.
 	LowPorts bool
+	// Ask waits until somebody answers whether the connection of an event may be made, or ctx ends,
+	// and reports whether it may. It is safe for concurrent use; nil: nobody is asked.
+	Ask func(ctx context.Context, e Event) bool
 	// receives each event; it must not block, and is safe for concurrent use; nil: none
 	Event func(Event)
 	// Process returns the process inside that has a socket, by its ends as the process sees them,

@@ -46,6 +46,12 @@ const ReasonUpstreamRefuses = "the upstream proxy does not connect to the name a
 // rule of it allows the connection.
 const ReasonLearned = "no rule allows it; allowed to learn"
 
+// Reasons of events about what was asked for: see [Config].Ask. The first refused nothing.
+const (
+	ReasonAnswered   = "no rule allows it; allowed by an answer"
+	ReasonUnanswered = "no rule allows it, and no answer has"
+)
+
 // An Event is something that the gateway refused, or could not do. A program inside can cause any
 // number of them, all different.
 type Event struct {

@@ -38,14 +38,18 @@ func refused(e egress.Event) error { return &refusal{e} }
 type dialMode int
 
 const (
-	direct dialMode = iota // a rule that allows the name and port
-	header                 // a header of the name
+	direct   dialMode = iota // a rule that allows the name and port
+	header                   // a header of the name
+	answered                 // an answer, where no rule does
 )
 
 // allowed reports whether the policy permits a target in this mode.
 func (w dialMode) allowed(p *network.Compiled, to target) bool {
-	if w == header {
+	switch w {
+	case header:
 		return to.port == 443 && len(p.Headers(to.name)) > 0
+	case answered:
+		return p.Allows(to.name, to.port) || p.MayAsk(to.name, to.port)
 	}
 	return p.Allows(to.name, to.port)
 }

@@ -231,23 +231,11 @@ func (g *Gateway) serveAddress(v *inboundConn) {
 		return
 	}
 	v.to.name = entry.name
-	if reason := g.permit(v.to); reason != "" {
+	if reason := v.permitAhead(v.to); reason != "" {
 		v.refuse(egress.Event{Reason: reason})
 		return
 	}
 	g.carry(v)
-}
-
-// permit returns the reason to refuse connections to a target, and "" if the policy allows them.
-func (g *Gateway) permit(to target) string {
-	policy := g.policy.Load()
-	switch {
-	case !policy.Known(to.name):
-		return egress.ReasonName
-	case !policy.Allows(to.name, to.port):
-		return egress.ReasonPort
-	}
-	return ""
 }
 
 // carry serves a connection with a permitted target, by what its port is for.

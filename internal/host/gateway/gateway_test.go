@@ -642,7 +642,7 @@ func TestSetPolicy(t *testing.T) {
 	}
 	w.ended(w.connect(addr, 22))
 	w.expect(egress.ReasonName)
-	if e := w.g.permit(target{"git.example", 22}); e != egress.ReasonName {
+	if e := (&inboundConn{g: w.g}).permit(t.Context(), target{"git.example", 22}); e != egress.ReasonName {
 		t.Error(e)
 	}
 	w.ended(w.connect(w.address("stays.example"), 8022))

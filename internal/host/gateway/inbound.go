@@ -30,6 +30,7 @@ type inboundConn struct {
 	op        string // of its events
 	to        target // zero until it is known
 	peeked    []byte // bytes of the connection that were read already
+	answered  target // what an answer allows, and no rule; zero: nothing
 
 	// Of connections with HTTP, to find requests that the parser refuses.
 	unhandled atomic.Bool // bytes of a request arrived, and the handler was not called
@@ -113,9 +114,16 @@ func (v *inboundConn) refuse(e egress.Event) {
 	_ = v.Close()
 }
 
-// report adds an event of this connection; e has the reason, and what differs from the
-// connection's own target. It returns the event as it is reported.
+// report adds an event of this connection: see event. It returns the event as it is reported.
 func (v *inboundConn) report(e egress.Event) egress.Event {
+	e = v.event(e)
+	v.g.report(e)
+	return e
+}
+
+// event completes an event of this connection; e has the reason, and what differs from the
+// connection's own target.
+func (v *inboundConn) event(e egress.Event) egress.Event {
 	e.Op = v.op
 	if e.Name == "" {
 		e.Name = v.to.name
@@ -127,14 +135,13 @@ func (v *inboundConn) report(e egress.Event) egress.Event {
 		e.Remedy = remedy(e)
 	}
 	e.PID, e.Program = v.g.process(addrPort(v.RemoteAddr()), addrPort(v.LocalAddr()))
-	v.g.report(e)
 	return e
 }
 
 // remedy returns the flag that allows the connection that an event refused.
 func remedy(e egress.Event) string {
 	switch e.Reason {
-	case egress.ReasonName, egress.ReasonPort, egress.ReasonLearned:
+	case egress.ReasonName, egress.ReasonPort, egress.ReasonLearned, egress.ReasonUnanswered:
 		return network.Remedy(e.Name, uint16(e.Port))
 	case egress.ReasonNotTLS, egress.ReasonBadTLS, egress.ReasonNoSNI, egress.ReasonSNI, egress.ReasonECH, egress.ReasonNotHTTP, egress.ReasonHost: // not ReasonSlow: a slow client needs no weaker check
 		if e.Name != "" {

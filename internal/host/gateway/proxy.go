@@ -18,7 +18,7 @@ func (w *web) serveProxy(v *inboundConn) {
 func (w *web) proxy(rw http.ResponseWriter, r *http.Request, v *inboundConn) {
 	switch {
 	case r.Method == http.MethodConnect:
-		w.connect(rw, v, r.Host)
+		w.connect(rw, r, v)
 	case r.URL.Scheme == "http" && r.URL.Host != "":
 		to, reason := w.g.parseTarget(r.URL.Host, 80)
 		if reason != "" {
@@ -37,13 +37,13 @@ func (w *web) proxy(rw http.ResponseWriter, r *http.Request, v *inboundConn) {
 
 // connect serves a request CONNECT: after the answer, the connection is as one to the name's
 // address.
-func (w *web) connect(rw http.ResponseWriter, v *inboundConn, authority string) {
-	to, reason := w.g.parseTarget(authority, 0)
+func (w *web) connect(rw http.ResponseWriter, r *http.Request, v *inboundConn) {
+	to, reason := w.g.parseTarget(r.Host, 0)
 	if reason == "" && to.port == 0 {
 		reason = egress.ReasonProtocol
 	}
 	if reason == "" {
-		reason = w.g.permit(to)
+		reason = v.permit(r.Context(), to)
 	}
 	if reason != "" {
 		deny(rw, v, http.StatusForbidden, eventOf(to, reason))
@@ -85,7 +85,7 @@ func (g *Gateway) reach(v *inboundConn, to target) (*outboundConn, error) {
 	if g.isWeb(to) {
 		return nil, nil
 	}
-	return g.dial(g.ctx, v, to, direct)
+	return g.dial(g.ctx, v, to, v.modeOf(to))
 }
 
 // answered sends a proxy's answer that the connection stands, then serves the connection.

@@ -51,7 +51,8 @@ func (g *Gateway) serveSOCKS(v *inboundConn) {
 		reason = egress.ReasonProtocol
 	}
 	if reason == "" {
-		reason = g.permit(to)
+		_ = v.SetDeadline(time.Time{})
+		reason = v.permitAhead(to)
 	}
 	event := eventOf(to, reason)
 	var out *outboundConn

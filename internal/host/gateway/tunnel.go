@@ -29,7 +29,7 @@ func (g *Gateway) tunnel(v *inboundConn, out *outboundConn) {
 	}
 	if out == nil {
 		var err error
-		if out, err = g.dial(g.ctx, v, v.to, direct); err != nil {
+		if out, err = g.dial(g.ctx, v, v.to, v.modeOf(v.to)); err != nil {
 			v.refuse(refusalOf(err))
 			return
 		}

@@ -138,7 +138,7 @@ func (w *web) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 
 // admit passes a request on if the policy permits its target now.
 func (w *web) admit(rw http.ResponseWriter, r *http.Request, v *inboundConn, to target) {
-	if reason := w.g.permit(to); reason != "" {
+	if reason := v.permit(r.Context(), to); reason != "" {
 		deny(rw, v, http.StatusForbidden, egress.Event{Name: to.name, Port: int(to.port), Reason: reason})
 		return
 	}
@@ -201,7 +201,7 @@ func (w *web) dial(open func(context.Context, *passage) (net.Conn, error)) func(
 
 // open connects to the target of a request.
 func (w *web) open(ctx context.Context, p *passage) (net.Conn, error) {
-	o, err := w.g.dial(ctx, p.v, p.to, direct)
+	o, err := w.g.dial(ctx, p.v, p.to, p.v.modeOf(p.to))
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -208,4 +209,16 @@ func CheckDir(dir string) error {
 		return unix.ENOTDIR
 	}
 	return unix.Access(dir, unix.X_OK)
+}
+
+// CommandLine returns the arguments of a process with spaces between, at most so many bytes of them
+// (proc_pid_cmdline(5)); empty if it is unknown. The process chose them.
+func CommandLine(pid, most int) string {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	b, _ := io.ReadAll(io.LimitReader(f, int64(most)))
+	return string(bytes.ReplaceAll(bytes.TrimRight(b, "\x00"), []byte{0}, []byte{' '}))
 }

@@ -1,0 +1,136 @@
+package local
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"wolffia/internal/host/boot"
+	"wolffia/internal/host/statedir"
+	"wolffia/local/conns"
+	"wolffia/network"
+	"wolffia/perm"
+	"wolffia/runtime"
+	"wolffia/wire/client"
+)
+
+// Questions implements [runtime.Asker].
+func (s *settings) Questions(ctx context.Context, sandboxID string, each func([]runtime.Question) error) error {
+	rec, _, err := s.header(sandboxID)
+	if err != nil {
+		return err
+	}
+	sock, err := conns.Dial(rec)
+	if err != nil {
+		return err
+	}
+	conn := client.New(sock)
+	defer conn.Close()
+	for seen := int64(0); ; {
+		reply := new(boot.Reply)
+		if err := conn.Control(ctx, &boot.Request{Op: boot.OpQuestions, Since: seen}, reply); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return conns.Lost(ctx, rec, err)
+		}
+		if err := reply.Err(); err != nil {
+			return ofAnotherVersion(rec, err)
+		}
+		if seen = reply.Seen; reply.Questions == nil {
+			continue // no news yet
+		}
+		if err := each(*reply.Questions); err != nil {
+			return err
+		}
+	}
+}
+
+// Answer implements [runtime.Asker].
+func (s *settings) Answer(ctx context.Context, sandboxID string, a *runtime.Answer) error {
+	rec, c, err := s.header(sandboxID)
+	if err != nil {
+		return err
+	}
+	if a.Allow && a.Scope != "" && a.Scope != runtime.ScopeOnce {
+		q, err := s.question(ctx, rec, a.Question)
+		if err != nil {
+			return err
+		}
+		if err := checkAnswer(q, a); err != nil {
+			return err
+		}
+		if err := s.addRule(ctx, rec.ID(), c, q, a); err != nil {
+			return err
+		}
+	}
+	_, err = conns.Ask(ctx, rec, &boot.Request{Op: boot.OpAnswer, Answer: a}, boot.StatsLimit)
+	return ofAnotherVersion(rec, err)
+}
+
+// question returns a question of a sandbox that waits.
+func (s *settings) question(ctx context.Context, rec *statedir.Record, id string) (*runtime.Question, error) {
+	reply, err := conns.Ask(ctx, rec, &boot.Request{Op: boot.OpQuestions}, boot.StatsLimit)
+	if err != nil {
+		return nil, ofAnotherVersion(rec, err)
+	}
+	if reply.Questions != nil {
+		for i := range *reply.Questions {
+			if q := &(*reply.Questions)[i]; q.ID == id {
+				return q, nil
+			}
+		}
+	}
+	return nil, runtime.Errorf(runtime.ErrNotFound, "sandbox %s: question %.20q does not wait", rec.ID(), id)
+}
+
+// checkAnswer checks an answer that adds a rule.
+func checkAnswer(q *runtime.Question, a *runtime.Answer) error {
+	switch {
+	case q.Secret && a.Path != q.Path:
+		return runtime.Errorf(runtime.ErrInvalid, "question %s: what it reveals may be a secret: repeat its path, %s, to allow it", q.ID, q.Path)
+	case a.Target != "" && !slices.Contains(q.Targets, a.Target):
+		return runtime.Errorf(runtime.ErrInvalid, "question %s: %.200q is not one of its targets: %s", q.ID, a.Target, strings.Join(q.Targets, ", "))
+	case q.Allow == "":
+		return runtime.Errorf(runtime.ErrInvalid, "question %s: no rule can allow it: answer it with scope %s", q.ID, runtime.ScopeOnce)
+	}
+	return nil
+}
+
+// addRule adds what an answer allows to the rules of a sandbox.
+func (s *settings) addRule(ctx context.Context, id string, c *statedir.Config, q *runtime.Question, a *runtime.Answer) error {
+	target := a.Target
+	if target == "" {
+		target = q.Targets[0]
+	}
+	source := answerSource(a.By, time.Now())
+	if q.Kind == runtime.AskNetwork {
+		_, err := s.ChangeEgress(ctx, id, func(p *network.Policy) error {
+			if !slices.Contains(p.Allow, target) {
+				p.Allow = append(p.Allow, target)
+			}
+			if p.Sources == nil {
+				p.Sources = map[string]string{}
+			}
+			p.Sources[target] = source
+			return nil
+		})
+		return err
+	}
+	rule := perm.Rule{Pattern: target, Level: max(q.Need, perm.Read), Priority: perm.PriorityRule, Source: source}
+	if strings.HasPrefix(q.Allow, "--reveal ") {
+		rule.Priority = perm.PriorityReveal
+	}
+	return s.ReplacePermissions(ctx, id, c.Permissions, append(slices.Clone(c.Permissions), rule))
+}
+
+// answerSource returns the source of a rule that an answer has added. Package policy keeps it, as of
+// a line of a file: it ends with a colon and digits.
+func answerSource(by string, at time.Time) string {
+	if by == "" {
+		by = "a program"
+	}
+	return fmt.Sprintf("answer of %.60s, %s", by, at.UTC().Format("2006-01-02 15:04:05"))
+}
