@@ -69,7 +69,7 @@ func (f *facts) reapable(now time.Time) reason {
 		return reasonUnbound
 	case f.state == runtime.StateDead && !f.copied && !f.unsynced:
 		return reasonDead
-	case f.state == runtime.StateStopped, f.state == runtime.StateDead: // its changes are kept
+	case f.state == runtime.StateStopped, f.state == runtime.StateHibernated, f.state == runtime.StateDead: // its changes are kept
 		return reasonStopped
 	}
 	return ""

@@ -12,7 +12,6 @@ import (
 	"wolffia/internal/host/statedir"
 	"wolffia/internal/sys/hostpath"
 	"wolffia/local/conns"
-	"wolffia/local/kept"
 	"wolffia/local/pool"
 	"wolffia/local/reposync"
 	"wolffia/runtime"
@@ -118,7 +117,7 @@ func New(opts *Options, first launch.Backend, more ...launch.Backend) (*Runtime,
 		gits:   exec.gits, log: opts.Log,
 	}
 	shared.Wake = func(ctx context.Context, rec *statedir.Record) error {
-		if state, _, err := rec.State(); err != nil || state.Runs() || !kept.Hibernates(rec) {
+		if state, _, err := rec.State(); err != nil || state != runtime.StateHibernated {
 			return nil
 		}
 		err := s.Start(ctx, rec.ID())

@@ -269,7 +269,7 @@ func describe(rec *statedir.Record, c *statedir.Config, state func() (runtime.St
 		letDie(rec)
 	}
 	s.WakesOnUse = is == runtime.StatePaused && statedir.PauseOf(rec.Run()).Idle ||
-		is == runtime.StateStopped && kept.Hibernates(rec)
+		is == runtime.StateHibernated
 	life, err := rec.Lifetime(c)
 	if err != nil {
 		return nil, err

@@ -52,8 +52,8 @@ type Runtime interface {
 	// [ErrConflict], one whose backend cannot stop processes [ErrUnsupported].
 	Pause(ctx context.Context, sandboxID string) error
 
-	// Resume has a paused sandbox run on. One that runs is not an error; one that has no processes
-	// is [ErrConflict].
+	// Resume has a paused sandbox run on, and brings a hibernated one back. One that runs is not an
+	// error; one that has no processes is [ErrConflict].
 	Resume(ctx context.Context, sandboxID string) error
 
 	// Destroy stops a sandbox, releases everything that it has, and returns when all that ran

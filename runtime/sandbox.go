@@ -278,9 +278,11 @@ const (
 	StateCreated State = "created"
 	StateRunning State = "running"
 	// StatePaused: its processes stand still until Resume.
-	StatePaused  State = "paused"
-	StateStopped State = "stopped"
-	StateDead    State = "dead"
+	StatePaused State = "paused"
+	// StateHibernated: its processes have ended, and its memory is kept for its next use or Start.
+	StateHibernated State = "hibernated"
+	StateStopped    State = "stopped"
+	StateDead       State = "dead"
 )
 
 // Runs reports whether a sandbox in the state has processes, which may stand still.
@@ -312,8 +314,8 @@ type Sandbox struct {
 	ExpiresAt   time.Time
 	IdleTimeout time.Duration // 0: none
 	IdleAction  IdleAction    // empty: IdleDestroy
-	// WakesOnUse says that it is paused since it was not used, or hibernates, which is
-	// StateStopped: its next use brings it back.
+	// WakesOnUse says that its next use brings it back: it is paused since it was not used, or
+	// hibernated.
 	WakesOnUse bool
 	Expired    Expiry // why its lifetime is over; empty if it is not
 }

@@ -63,7 +63,7 @@ func recordLike(b *Sandbox) *record {
 
 // wake brings a sandbox back that hibernates, if its memory is needed.
 func (r *Review) wake(ctx context.Context, memory bool) error {
-	if !memory || r.box.State != runtime.StateStopped || !r.box.WakesOnUse {
+	if !memory || r.box.State != runtime.StateHibernated {
 		return nil
 	}
 	err := r.service.start(ctx, r.box)

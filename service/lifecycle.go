@@ -80,7 +80,7 @@ func (s *Service) Start(ctx context.Context, caller Caller, id string) error {
 	}
 	ctx, cancel := whole(ctx) // both, though the caller goes away meanwhile
 	defer cancel()
-	if b.State == runtime.StatePaused {
+	if b.State == runtime.StatePaused || b.State == runtime.StateHibernated {
 		return s.thaw(ctx, b)
 	}
 	return s.start(ctx, b)

@@ -81,14 +81,14 @@ func (i *Inside) Pause(ctx context.Context) error {
 	return i.service.rt.Pause(ctx, i.box.ID)
 }
 
-// Thaw has the processes of a paused sandbox run on; those of a running one do. One that has no
-// processes is [runtime.ErrConflict].
+// Thaw has the processes of a paused or hibernated sandbox run on; those of a running one do. One
+// that has none is [runtime.ErrConflict].
 func (s *Service) Thaw(ctx context.Context, caller Caller, id string) (*Sandbox, error) {
 	b, err := s.Get(ctx, caller, id)
 	if err != nil {
 		return nil, err
 	}
-	if !b.State.Runs() {
+	if !b.State.Runs() && b.State != runtime.StateHibernated {
 		return nil, notRunning(b)
 	}
 	ctx, cancel := whole(ctx)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -59,7 +60,7 @@ With bubblewrap the sandbox needs a control group of its own: one that has
 limits, or was made with --idle-action pause, has it.
 
 With --hibernate their memory goes to the disk, and the processes end. The next
-command, or start, brings them back. stop gives the memory up.`,
+command, resume or start brings them back. stop gives the memory up.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: h.Each(func(ctx context.Context, rt *local.Runtime, ref string) error {
 			if hibernate {
@@ -75,7 +76,7 @@ command, or start, brings them back. stop gives the memory up.`,
 func resumeCommand(h *host.Host) *cobra.Command {
 	return &cobra.Command{
 		Use:   "resume SANDBOX...",
-		Short: "Have the processes of paused sandboxes run on",
+		Short: "Have the processes of paused or hibernated sandboxes run on",
 		Args:  cobra.MinimumNArgs(1),
 		RunE:  h.Each(func(ctx context.Context, rt *local.Runtime, ref string) error { return rt.Resume(ctx, ref) }),
 	}
@@ -168,7 +169,7 @@ that somebody is just starting, or that has changes which were not applied (--co
 func tellCopied(ctx context.Context, h *host.Host, rt *local.Runtime) error {
 	all, err := rt.List(ctx)
 	for _, s := range all {
-		if s.State == runtime.StateStopped || s.State == runtime.StateDead {
+		if slices.Contains([]runtime.State{runtime.StateStopped, runtime.StateHibernated, runtime.StateDead}, s.State) {
 			h.Warn("sandbox %[1]s stays, since it may have changes that were not applied, snapshots or kept memory: wolffia diff %[1]s, wolffia snapshot ls %[1]s or wolffia rm -f %[1]s", s.ContainerName())
 		}
 	}

@@ -133,7 +133,7 @@ what becomes of the changes, as run does; what is neither applied nor discarded 
 					return err
 				}
 				id, ours, copied = s.ID, s.Labels[labelShell] != "", s.CopyOnWrite
-				if s.State == runtime.StateStopped {
+				if s.State == runtime.StateStopped || s.State == runtime.StateHibernated {
 					if err := rt.Start(cmd.Context(), id); err != nil {
 						return err
 					}

@@ -299,6 +299,9 @@ func Lost(ctx context.Context, rec *statedir.Record, err error) error {
 		return runtime.Errorf(runtime.ErrConflict, "sandbox %s was stopped: %w", rec.ID(), err)
 	case serr == nil && state == runtime.StatePaused:
 		return errors.Join(Awake(ctx, rec, false), err)
+	case serr == nil && state == runtime.StateHibernated:
+		return runtime.Errorf(runtime.ErrConflict,
+			"sandbox %s was made to hibernate meanwhile, and the request is lost: repeat it: %w", rec.ID(), err)
 	case serr == nil && state == runtime.StateDead:
 		return runtime.Errorf(runtime.ErrConflict, "sandbox %s is dead: %s", rec.ID(), reason)
 	}

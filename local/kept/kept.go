@@ -246,7 +246,7 @@ func Hibernates(rec *statedir.Record) bool { return Is(rec.Run()) }
 // Is reports whether a directory has a complete memory that no start has restored: that of a
 // snapshot, or statedir.Cow of a sandbox whose next start restores it.
 func Is(in string) bool {
-	info, err := os.Lstat(filepath.Join(in, statedir.CowMemory, launch.MemoryFiles[0]))
+	info, err := os.Lstat(filepath.Join(in, statedir.CowMemory, statedir.MemoryRecord))
 	return err == nil && info.Size() > 0
 }
 

@@ -242,7 +242,7 @@ func TestHibernate(t *testing.T) {
 	for hit := range 2 {
 		c.is("box", ask, fmt.Sprintf("hit %d", hit+1))
 		c.run("pause", "--hibernate", "box")
-		if list := c.run("ls"); !strings.Contains(list, "stopped") {
+		if list := c.run("ls"); !strings.Contains(list, "hibernated") {
 			t.Errorf("ls: %s", list)
 		}
 		if left := partsOf(t, id); len(left) > 0 {

@@ -86,7 +86,7 @@ type State string
 const (
 	Created State = "created"
 	Running State = "running"
-	Paused  State = "paused" // as runtime.StatePaused
+	Paused  State = "paused" // as runtime.StatePaused, or runtime.StateHibernated
 	Exited  State = "exited"
 )
 
@@ -293,6 +293,11 @@ func (e *Engine) List(ctx context.Context, caller service.Caller) ([]*Container,
 	return found, nil
 }
 
+// standsStill reports whether a sandbox has all that ran in it, and none of it runs.
+func standsStill(b *service.Sandbox) bool {
+	return b.State == runtime.StatePaused || b.State == runtime.StateHibernated
+}
+
 // observe returns the container that a sandbox is; nil: it is none, or one that was to be removed
 // with its end, which observe then does.
 func (e *Engine) observe(ctx context.Context, caller service.Caller, b *service.Sandbox) *Container {
@@ -301,7 +306,7 @@ func (e *Engine) observe(ctx context.Context, caller service.Caller, b *service.
 		return nil
 	}
 	c := &Container{Sandbox: b, record: *r}
-	if b.State == runtime.StatePaused && !r.Started.IsZero() && r.Exit == nil { // a look would wake it
+	if standsStill(b) && !r.Started.IsZero() && r.Exit == nil { // a look would wake it
 		c.State = Paused
 		return c
 	}

@@ -71,6 +71,7 @@ func TestLook(t *testing.T) {
 		"it has gone":                 {runtime.ErrNotFound, long, self(), "", runtime.StateRunning},
 		"its starter was killed":      {runtime.ErrNotFound, time.Now(), dead, "", runtime.StateRunning},
 		"it is paused":                {runtime.ErrConflict, long, self(), Paused, runtime.StatePaused},
+		"it hibernates":               {nil, long, self(), Paused, runtime.StateHibernated},
 		"the host has no answer here": {runtime.ErrUnavailable, long, dead, Running, runtime.StateRunning},
 	} {
 		r := &record{Started: c.started, Kind: byJob, Holder: c.by}

@@ -36,7 +36,7 @@ func (e *Engine) exitOf(ctx context.Context, caller service.Caller, c *Container
 	}
 	if exit, running = e.ended(ctx, caller, c); !running { // the error may be that of a pause
 		b, err := e.service.Get(ctx, caller, c.Sandbox.ID)
-		running = err == nil && b.State == runtime.StatePaused
+		running = err == nil && standsStill(b)
 	}
 	return exit, running
 }
@@ -338,13 +338,25 @@ func findProgram(ctx context.Context, in *service.Inside, program string) error 
 // startLimit bounds a look into a sandbox.
 const startLimit = 10 * time.Second
 
+// lookAgain is how often a container that is paused is looked at: another program may resume it.
+const lookAgain = time.Second
+
 // Wait waits until a container's main process has ended, and returns its exit code. A container
-// that does not run has ended.
+// that does not run has ended; one that is paused has not.
 func (e *Engine) Wait(ctx context.Context, caller service.Caller, c *Container) (int, error) {
-	switch c.State {
-	case Paused:
-		return 0, runtime.Errorf(runtime.ErrConflict, "container %s is paused: unpause it first", c.ID())
-	case Created, Exited:
+	for c.State == Paused {
+		select {
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-time.After(lookAgain):
+		}
+		now, err := e.Get(ctx, caller, c.ID())
+		if err != nil {
+			return 0, err
+		}
+		*c = *now
+	}
+	if !c.State.Runs() {
 		return c.Exit.Code, nil
 	}
 	r, err := e.await(ctx, caller, c)

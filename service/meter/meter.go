@@ -204,7 +204,7 @@ func (m *Meter) write(p page) {
 }
 
 // states are the states of sandboxes.
-var states = []runtime.State{runtime.StateCreated, runtime.StateRunning, runtime.StatePaused, runtime.StateStopped, runtime.StateDead}
+var states = []runtime.State{runtime.StateCreated, runtime.StateRunning, runtime.StatePaused, runtime.StateHibernated, runtime.StateStopped, runtime.StateDead}
 
 // writeSandboxes writes what there is now. Sandboxes without an owner have empty labels of one.
 func writeSandboxes(p page, all []Sandbox) {

@@ -83,6 +83,8 @@ func statusOf(s *service.Sandbox) statusReply {
 		return statusReply{State: "Pending", Reason: "STARTING"}
 	case s.State == runtime.StateRunning:
 		return statusReply{State: "Running", Reason: "RUNNING"}
+	case s.State == runtime.StateHibernated:
+		return statusReply{State: "Running", Reason: "HIBERNATED", Message: "its memory is kept on the disk until its next use"}
 	case s.WakesOnUse:
 		return statusReply{State: "Running", Reason: "IDLE", Message: "its processes stand still until its next use"}
 	case s.State == runtime.StatePaused:

@@ -10,6 +10,7 @@ import (
 	"wolffia/internal/test/testbin"
 	"wolffia/internal/test/testenv"
 	"wolffia/local"
+	"wolffia/runtime"
 	"wolffia/runtime/gvisor"
 )
 
@@ -46,6 +47,25 @@ func TestMemory(t *testing.T) {
 	t.Cleanup(func() { _ = rt.Close() })
 	c.OK(rt.Hibernate(c.Ctx, c.id))
 	is(c.id, `echo "$X $(cat file)"`, "5 kept")
+	for call, more := range map[string]m{"resumeSandbox": {"sandboxId": c.id}, "ensureSandbox": nil} {
+		c.OK(rt.Hibernate(c.Ctx, c.id))
+		state := func() runtime.State {
+			for _, b := range c.ok("listSandboxes", nil).Sandboxes {
+				if b.SandboxID == c.id {
+					return b.State
+				}
+			}
+			return ""
+		}
+		if got := state(); got != runtime.StateHibernated {
+			t.Errorf("listSandboxes: one that hibernates has the state %q", got)
+		}
+		c.ok(call, more)
+		if got := state(); got != runtime.StateRunning {
+			t.Errorf("listSandboxes after %s: the state is %q", call, got)
+		}
+		is(c.id, `echo "$X $(cat file)"`, "5 kept")
+	}
 	c.OK(rt.Hibernate(c.Ctx, one))
 	third := c.ok("forkSandbox", m{"sandboxId": one, "memory": true}).SandboxID
 	is(third, `echo "$X $(cat file)"`, "6 own")

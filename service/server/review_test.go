@@ -6,20 +6,25 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"wolffia/internal/test/servetest"
 	"wolffia/internal/test/testbin"
 	"wolffia/local"
+	"wolffia/runtime"
 	"wolffia/runtime/bwrap"
 	"wolffia/service"
 )
 
 // A reviewed is what calls on changes answer.
 type reviewed struct {
-	SandboxID          string
-	Sandboxes          []struct{ SandboxID string }
+	SandboxID string
+	Sandboxes []struct {
+		SandboxID string
+		State     runtime.State
+	}
 	Changes            []reviewedChange
 	More               int
 	Encoding, Content  string
@@ -57,7 +62,7 @@ type copied struct {
 func (c *copied) call(name string, more m) (int, *reviewed, string) {
 	c.Helper()
 	more = by(zoe, more)
-	if more["sandboxId"] == nil && name != "createSandbox" && name != "ensureSandbox" {
+	if more["sandboxId"] == nil && !slices.Contains([]string{"createSandbox", "ensureSandbox", "listSandboxes"}, name) {
 		more["sandboxId"] = c.id
 	}
 	text, err := json.Marshal(more)

@@ -20,6 +20,8 @@ const (
 	// the memory that the next start restores: launch.MemoryFiles. As CowSnapshots, a sandbox may
 	// have it without a copied codebase
 	CowMemory = "memory"
+	// the first of launch.MemoryFiles: empty, if the memory was restored, or never complete
+	MemoryRecord = "config.json"
 
 	// CowSnapshots has a directory for each snapshot, with CowParts.
 	CowSnapshots = "snapshots"

@@ -351,11 +351,22 @@ func (rec *Record) state(held bool) (runtime.State, string, error) {
 		return runtime.StateDead, "status.json is damaged", nil
 	}
 	if s.Reason == Hibernates {
-		if _, err := os.Lstat(filepath.Join(rec.Run(), CowMemory)); err != nil {
-			return s.State, "", nil // the memory was given up
-		}
+		return hibernated(rec.Run(), held)
 	}
 	return s.State, s.Reason, nil
+}
+
+// hibernated is State of a sandbox whose memory was kept as it ended. held says that a start may be
+// restoring it.
+func hibernated(run string, held bool) (runtime.State, string, error) {
+	info, err := os.Lstat(filepath.Join(run, CowMemory, MemoryRecord))
+	switch {
+	case err != nil: // it was given up
+		return runtime.StateStopped, "", nil
+	case info.Size() == 0 && !held:
+		return runtime.StateDead, "it was killed while it restored its memory, which is lost", nil
+	}
+	return runtime.StateHibernated, Hibernates, nil
 }
 
 // Hibernates is why a sandbox ended whose memory was kept for the next start.

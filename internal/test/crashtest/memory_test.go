@@ -2,66 +2,97 @@ package crashtest
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
+	"wolffia/internal/host/probe"
+	"wolffia/internal/test/testenv"
+	"wolffia/internal/test/wait"
 	"wolffia/local"
 	"wolffia/runtime"
 	"wolffia/runtime/gvisor"
+	"wolffia/service"
 )
 
 // A process is killed at any step of what keeps memory, and brings it back: the sandbox that was
 // there goes on with it, or is dead; a fork has all of it, or does not exist.
 func TestCrashMemory(t *testing.T) {
-	onGVisor(t)
-	crash(t, backend{name: gvisor.Name, shims: gvisor.Backend()}, memoryLines(), 1)
+	testenv.Need(t, probe.UserNamespaces, probe.Runsc, probe.Fuse)
+	operations := slices.Concat(memory{get: "echo $A", set: "A="}.lines(), memory{
+		name: ", copied", flags: []string{"--cow"},
+		get: "[ $A = $(cat /workspace/own) ] && echo $A", set: "put() { A=$1; echo $1 >/workspace/own; }; put ",
+	}.lines())
+	crash(t, backend{name: gvisor.Name, shims: gvisor.Backend()}, operations, 1)
 }
 
-// memoryLines are the operations.
-func memoryLines() []operation {
+// A memory is what a sandbox has in memory and in its own files, as a word that its shell can set
+// and get.
+type memory struct {
+	name     string   // of the operations, after their own
+	flags    []string // of the sandbox
+	get, set string   // commands; the word follows set
+}
+
+// lines are the operations.
+func (m memory) lines() []operation {
 	ends := func(more ...runtime.State) func(e *end) []runtime.State {
 		return func(e *end) []runtime.State {
 			switch {
 			case e.callerKilled:
 				return append(append(e.alive(), e.state), more...)
 			case e.partKilled:
-				return append(more, runtime.StateDead, runtime.StateStopped)
+				return append(more, runtime.StateDead, runtime.StateStopped, e.state)
 			case len(more) > 0:
 				return more
 			}
 			return e.alive()
 		}
 	}
-	return []operation{
+	all := []operation{
 		{
-			name: "hibernate", prepare: shell, begin: line("pause", "--hibernate", "ID"),
-			after: ends(runtime.StateStopped), check: keeps,
+			name: "hibernate", prepare: m.running, begin: line("pause", "--hibernate", "ID"),
+			after: ends(runtime.StateHibernated), check: m.stays,
 		},
-		{name: "wake", prepare: hibernated, begin: line("start", "ID"), after: ends(), check: keeps},
+		{name: "wake", prepare: m.hibernated, begin: line("start", "ID"), after: ends(), check: m.stays},
+		{name: "wake by use", prepare: m.hibernated, begin: line("exec", "ID", "--", "true"), after: ends(), check: m.stays},
 		{
-			name: "snapshot with memory", prepare: shell, begin: line("snapshot", "create", "--memory", "ID", "one"),
-			after: ends(), check: keepsSnapshot,
+			name: "snapshot with memory", prepare: m.running, begin: line("snapshot", "create", "--memory", "ID", "one"),
+			after: ends(), check: m.snapshots,
 		},
 		{
-			name: "restore memory", prepare: withSnapshot, begin: line("snapshot", "restore", "ID", "one"),
-			after: ends(runtime.StateStopped), check: keepsSnapshot,
+			name: "restore memory", prepare: m.withSnapshot, begin: line("snapshot", "restore", "ID", "one"),
+			after: ends(runtime.StateStopped), check: m.snapshots,
 		},
-		{name: "fork with memory", prepare: shell, begin: line("fork", "--memory", "ID"), judge: forkedWithMemory},
+		{name: "start what is restored", prepare: m.restored, begin: line("start", "ID"), after: ends(), check: m.snapshots},
+		{name: "fork with memory", prepare: m.running, begin: line("fork", "--memory", "ID"), judge: m.forked},
 	}
+	for i := range all {
+		all[i].name += m.name
+	}
+	return all
 }
 
-// hibernated makes a sandbox that hibernates, with a shell in which A is 0.
-func hibernated(w *world) subject {
+// running makes a sandbox that has the word 0.
+func (m memory) running(w *world) subject {
 	w.Helper()
-	s := shell(w)
-	w.OK(w.open().Hibernate(w.Ctx, s.id))
-	s.state = runtime.StateStopped
+	s := made(w, m.flags...)
+	w.inSession(w.open(), s.id, m.set+"0")
 	return s
 }
 
-// withSnapshot makes a sandbox that was stopped, with a snapshot of a shell in which A is 0.
-func withSnapshot(w *world) subject {
+// hibernated makes one that hibernates.
+func (m memory) hibernated(w *world) subject {
 	w.Helper()
-	s, rt := shell(w), w.open()
+	s := m.running(w)
+	w.OK(w.open().Hibernate(w.Ctx, s.id))
+	s.state = runtime.StateHibernated
+	return s
+}
+
+// withSnapshot makes one that was stopped, with a snapshot of that word.
+func (m memory) withSnapshot(w *world) subject {
+	w.Helper()
+	s, rt := m.running(w), w.open()
 	_, err := rt.Snapshot(w.Ctx, s.id, "one", runtime.SnapshotOptions{Memory: true})
 	w.OK(err)
 	w.OK(rt.Stop(w.Ctx, s.id))
@@ -69,28 +100,46 @@ func withSnapshot(w *world) subject {
 	return s
 }
 
-// keeps checks that a sandbox has the shell in which A is 0, unless it is dead.
-func keeps(w *world, rt *local.Runtime, e *end, id string, state runtime.State) {
+// restored makes one whose next start restores a snapshot.
+func (m memory) restored(w *world) subject {
 	w.Helper()
-	s, err := rt.Get(w.Ctx, id)
-	w.OK(err)
-	if state == runtime.StateDead || state == runtime.StateStopped && !s.WakesOnUse && e.partKilled && !e.ok {
+	s := m.withSnapshot(w)
+	w.OK(w.open().Restore(w.Ctx, s.id, "one"))
+	return s
+}
+
+// has checks that a sandbox has a word. What a caller that was killed has asked of it may interrupt
+// the first looks.
+func (m memory) has(w *world, rt *local.Runtime, e *end, id, word string) {
+	w.Helper()
+	var r *runtime.Result
+	w.OK(wait.For(w, "an answer of the sandbox", func() (err error) {
+		r, err = service.New(rt, nil).Driver().ExecuteBash(w.Ctx, id, &runtime.Command{Command: []string{m.get}})
+		return err
+	}, func(err error) bool { return err == nil || !e.callerKilled }))
+	if got := strings.TrimSpace(string(r.Stdout)); got != word {
+		w.Fatalf("%s has %q; want %q; the operation: %v, %q", id, got, word, e.ok, e.answer)
+	}
+}
+
+// stays checks that a sandbox has its word, unless it is dead.
+func (m memory) stays(w *world, rt *local.Runtime, e *end, id string, state runtime.State) {
+	w.Helper()
+	if state == runtime.StateDead || state == runtime.StateStopped && e.partKilled && !e.ok {
 		return // its state says that the processes are lost
 	}
-	if got := w.inSession(rt, id, "echo $A"); got != "0" {
-		w.Fatalf("A is %q in a sandbox that is %s; the operation: %v, %q", got, state, e.ok, e.answer)
-	}
+	m.has(w, rt, e, id, "0")
 	if !state.Runs() {
 		w.OK(rt.Stop(w.Ctx, id)) // as it was
 	}
 }
 
-// keepsSnapshot checks that a sandbox that runs has its shell, and that a snapshot is complete: it
-// can be restored, twice.
-func keepsSnapshot(w *world, rt *local.Runtime, e *end, id string, state runtime.State) {
+// snapshots checks that a sandbox that runs has its word, and that a snapshot is complete: it can be
+// restored, twice.
+func (m memory) snapshots(w *world, rt *local.Runtime, e *end, id string, state runtime.State) {
 	w.Helper()
 	if state == runtime.StateRunning {
-		keeps(w, rt, e, id, state)
+		m.has(w, rt, e, id, "0")
 	}
 	all, err := rt.Snapshots(w.Ctx, id)
 	w.OK(err)
@@ -98,15 +147,12 @@ func keepsSnapshot(w *world, rt *local.Runtime, e *end, id string, state runtime
 		w.Fatalf("snapshots: got %+v; want one", all)
 	}
 	for range all {
-		if state.Runs() {
-			w.OK(rt.Stop(w.Ctx, id))
-		}
+		w.OK(rt.Stop(w.Ctx, id))
 		for range 2 {
 			w.OK(rt.Restore(w.Ctx, id, "one"))
 			w.OK(rt.Start(w.Ctx, id))
-			if got := w.inSession(rt, id, "echo $A; A=1"); got != "0" {
-				w.Fatalf("A is %q after a restore", got)
-			}
+			m.has(w, rt, &end{}, id, "0")
+			w.inSession(rt, id, m.set+"1")
 			w.OK(rt.Stop(w.Ctx, id))
 		}
 		if state.Runs() {
@@ -115,8 +161,8 @@ func keepsSnapshot(w *world, rt *local.Runtime, e *end, id string, state runtime
 	}
 }
 
-// forkedWithMemory judges a fork with memory.
-func forkedWithMemory(w *world, _ *round, e *end) {
+// forked judges a fork with memory.
+func (m memory) forked(w *world, _ *round, e *end) {
 	w.Helper()
 	rt := w.open()
 	defer rt.Close()
@@ -134,12 +180,16 @@ func forkedWithMemory(w *world, _ *round, e *end) {
 			w.OK(rt.Start(w.Ctx, id))
 			fallthrough
 		case runtime.StateRunning:
-			if got := w.inSession(rt, id, "echo $A"); got != "0" {
-				w.Fatalf("A is %q in %s, the parent: %v", got, id, id == e.id)
-			}
+			m.has(w, rt, e, id, "0")
+			w.inSession(rt, id, m.set+id) // it is its own
 		case runtime.StateDead:
 		default:
 			w.Fatalf("%s is %q", id, state)
+		}
+	}
+	for id, state := range states {
+		if state != runtime.StateDead {
+			m.has(w, rt, e, id, id)
 		}
 		w.OK(rt.Destroy(w.Ctx, id))
 	}

@@ -371,7 +371,7 @@ func wants(path string) choice {
 		return func(_ runtime.State, c *statedir.Config) bool { return c.CopyOnWrite }
 	case path == "stop", path == "resume":
 		return func(s runtime.State, _ *statedir.Config) bool {
-			return s == runtime.StatePaused || path == "stop" && s.Runs()
+			return s == runtime.StatePaused || s == runtime.StateHibernated || path == "stop" && s.Runs()
 		}
 	case path == "exec", path == "pause", path == "forward", strings.HasPrefix(path, "session "):
 		return isRunning

@@ -304,7 +304,7 @@ func layOut(rows [][]string, kept int, wrap bool, width int, paint func(row int,
 
 // ofWord are the colors of words that are states, where a table has them.
 var ofWord = map[string]Color{
-	"running": Green, "stopped": Yellow, "dead": Red, "damaged": Red,
+	"running": Green, "hibernated": Yellow, "stopped": Yellow, "dead": Red, "damaged": Red,
 	"trusted": Green, "changed": Yellow, "missing": Red, "unreadable": Red,
 }
 
