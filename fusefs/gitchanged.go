@@ -240,6 +240,7 @@ type insideIndex struct {
 	rules Rules        // then
 	dirs  []trackedDir // each after the one it is in; the first is the top
 	links uint64       // of the tree at the last look
+	seen  int64        // when all files were last looked at, by names.clock
 
 	text   []byte   // the last answer
 	answer *os.File // with text; may be nil

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -48,6 +49,10 @@ const maxDirs = 1 << 18
 // maxSteps limits the names in the paths of all directories together: each is one step by the
 // rules.
 const maxSteps = 1 << 20
+
+// lookAgain is after how long each file is looked at again, also where nothing has happened: the
+// host may have linked it elsewhere, and changed it there.
+const lookAgain = 2 * time.Second
 
 // sumSeed is of all sums.
 var sumSeed = maphash.MakeSeed()
@@ -110,7 +115,7 @@ func (x *insideIndex) arrange() (whole bool) {
 // inherit takes the results of directories from was, an earlier index, where both say the same.
 // was cannot be used afterwards.
 func (x *insideIndex) inherit(was *insideIndex) {
-	x.text, x.answer, x.links = was.text, was.answer, was.links
+	x.text, x.answer, x.links, x.seen = was.text, was.answer, was.links, was.seen
 	numbers := make(map[string]int, len(was.dirs))
 	for i := range was.dirs {
 		numbers[was.dirs[i].path] = i
@@ -155,9 +160,12 @@ func (c *comparison) addNames(at string) { c.add(strings.TrimPrefix(at+changedIn
 func (c *comparison) all() {
 	c.watch.drain()
 	x := c.index
-	links := c.links.Load()
-	linked := x.links != links // to which files, is not known: it is no event of their directories
-	x.links = links
+	links, now := c.links.Load(), c.clock()
+	// A new link of a file is not an event of its directory, nor is a change by that link.
+	linked := x.links != links || now-x.seen > int64(lookAgain)
+	if x.links = links; linked {
+		x.seen = now
+	}
 	var look []int
 	other := make([]bool, len(x.dirs)) // names in it can be other ones than before
 	for i := range x.dirs {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"wolffia/internal/test/testenv"
+	"wolffia/internal/test/wait"
 )
 
 // asks returns the tree's answer to git: a token, and the paths that may have changed.
@@ -110,6 +111,27 @@ func TestHostileIndex(t *testing.T) {
 				ok(t, "remove", os.RemoveAll(c.at(all)))
 			}
 		}
+	})
+}
+
+// The host links a file that git has as it is, and changes it by that name: neither is an event of
+// the file's directory.
+func TestMonitorSeesNewLinks(t *testing.T) {
+	testenv.Tools(t, "git")
+	s := setup{Git: true, Monitor: true, Policy: writable, Host: hostRepository}
+	mounted(t, s, func(t *testing.T, c *client) {
+		c.adds(t)
+		token, _ := c.asks(t, "")
+		if _, names := c.asks(t, token); slices.Contains(names, "sub/deep/c") {
+			t.Fatalf("it has not changed yet: %q", names)
+		}
+		outside := outsideOf(c.host)
+		ok(t, "link", os.Link(filepath.Join(c.host, "sub/deep/c"), outside))
+		ok(t, "write", os.WriteFile(outside, []byte("changed"), 0o644))
+		wait.Until(t, "git inside is told of it", func() bool {
+			_, names := c.asks(t, token)
+			return slices.Contains(names, "sub/deep/c")
+		})
 	})
 }
 
