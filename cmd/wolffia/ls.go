@@ -67,10 +67,12 @@ func listingOfPooled(s local.PooledSandbox) listing {
 	}
 }
 
-// labelsText returns labels for a person: without the record of a container of docker's.
+// labelsText returns labels for a person: without a service's own records.
 func labelsText(labels map[string]string) string {
 	shown := maps.Clone(labels)
-	maps.DeleteFunc(shown, func(k, _ string) bool { return strings.HasPrefix(k, launch.LabelContainer) })
+	maps.DeleteFunc(shown, func(k, _ string) bool {
+		return k == launch.LabelRecord || k == launch.LabelSettings || k == launch.LabelKey || strings.HasPrefix(k, launch.LabelContainer)
+	})
 	return console.JoinLabels(shown)
 }
 

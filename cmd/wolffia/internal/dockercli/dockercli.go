@@ -252,6 +252,7 @@ func (c *client) configure() error {
 	if err != nil {
 		return err
 	}
+	base.Runtime = c.flags.Text("runtime") // the runtime was opened before this was read
 	c.base = base
 	return nil
 }
