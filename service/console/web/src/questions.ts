@@ -1,0 +1,122 @@
+import { Failure, of, post } from "./api";
+import { bdi, button, field, fill, h, mono, setText, type Child } from "./dom";
+import { said } from "./dialog";
+import { answered, can, nameOf, on, state } from "./store";
+import { clean, span } from "./text";
+import { to } from "./route";
+import type { Question } from "./types";
+
+const unready = 600; // ms in which a new question takes no click: it may have been meant for what was there before
+
+const whatFor: Record<string, string> = { network: "wants to connect to", write: "wants to write", reveal: "wants to open" };
+
+/** keyOf returns what names a question of all sandboxes. */
+const keyOf = (q: Question) => q.sandbox + "/" + q.id;
+
+const what = (q: Question) => q.host ?? q.path ?? "";
+
+/** wideness says how much a target allows. */
+function wideness(q: Question, target: string, i: number): string {
+  if (i === 0) return q.kind === "network" ? "only this name" : "only this path";
+  if (target.includes("*")) return "all that match";
+  return q.kind === "network" ? "the domain and all names below it" : "the directory and all below it";
+}
+
+/** card returns what asks one question. */
+function card(q: Question): { element: HTMLElement; tick(): void } {
+  const targets = q.targets?.length ? q.targets : [what(q)];
+  const problem = h("p", { class: "problem", role: "alert" });
+  const left = h("span", { class: "left" });
+  const born = performance.now();
+  const name = "t" + keyOf(q);
+  const radios = targets.map((_, i) => h("input", { type: "radio", name, value: String(i), id: name + i, checked: i === 0, onchange: () => preview() }));
+  const chosen = () => targets[radios.findIndex((r) => r.checked)] ?? targets[0]!;
+  const result = h("p", { class: "preview" });
+  const typed = h("input", { type: "text", autocomplete: "off", autocapitalize: "off", spellcheck: "false", oninput: () => preview() });
+  const yes: HTMLButtonElement[] = [], no: HTMLButtonElement[] = [];
+  const preview = () => {
+    const i = Math.max(0, radios.findIndex((r) => r.checked)), closed = q.secret === true && typed.value !== what(q);
+    for (const b of yes) b.disabled = closed;
+    fill(result, "Yes allows ", bdi(chosen(), "mono strong"), ": " + wideness(q, chosen(), i) + (q.kind === "reveal" ? ", with its content." : "."));
+  };
+  const answer = (allow: boolean, scope: string) => async () => {
+    if (performance.now() - born < unready) return;
+    const buttons = [...yes, ...no];
+    for (const b of buttons) b.disabled = true;
+    fill(problem);
+    try {
+      await post(of(q.sandbox, "/questions/" + encodeURIComponent(q.id) + "/answer"),
+        { allow, scope, ...(allow ? { target: chosen(), ...(q.secret ? { path: typed.value } : {}) } : {}) });
+      answered(q);
+    } catch (e) {
+      if (e instanceof Failure && e.status === 404) {
+        answered(q);
+        return;
+      }
+      fill(problem, bdi(said(e)));
+      for (const b of buttons) b.disabled = false;
+      preview();
+    }
+  };
+  const about = clean(what(q), 80);
+  yes.push(button("Once", answer(true, "once"), "primary", { "aria-label": "Yes, once: " + about }));
+  yes.push(button("This sandbox", answer(true, "sandbox"), "", { "aria-label": "Yes, for this sandbox: " + about }));
+  if (can("always")) yes.push(button("Always", answer(true, "always"), "", { "aria-label": "Yes, always: " + about }));
+  no.push(button("No", answer(false, "once"), "", { "aria-label": "No: " + about }));
+  no.push(button("No, do not ask again", answer(false, "sandbox"), "", { "aria-label": "No, and do not ask again: " + about }));
+  const facts: Child[] = [
+    q.command && h("div", null, h("dt", null, "command"), h("dd", null, mono(q.command))),
+    q.rule && h("div", null, h("dt", null, "rule"), h("dd", null, mono(q.rule), q.source && h("span", { class: "dim" }, " from ", bdi(q.source)))),
+    h("div", null, h("dt", null, "asked"), h("dd", null,
+      (q.count > 1 ? q.count + " equal accesses wait; " : "") + (q.recent > 1 ? q.recent + " in the last minute" : "the only one in the last minute"))),
+  ];
+  const element = h("article", { class: "question" + (q.secret ? " secret" : ""), "data-question": keyOf(q) },
+    h("h3", null, h("a", { href: to("s", q.sandbox) }, bdi(nameOf(q.sandbox))), ": ", mono(q.program || "a program"), " ", whatFor[q.kind] ?? "asks for", " ", bdi(what(q), "mono strong"), left),
+    q.secret && h("p", { class: "warning" }, "This reveals a secret to the programs in the sandbox: what they read they can keep, and send where they may connect to."),
+    h("dl", { class: "facts" }, facts),
+    targets.length > 1 && h("fieldset", { class: "targets" }, h("legend", null, "Yes is for"),
+      targets.map((t, i) => h("label", { for: name + i }, radios[i], " ", mono(t), h("span", { class: "dim" }, " " + wideness(q, t, i))))),
+    q.secret && h("div", { class: "typed" }, field("Type " + clean(what(q), 200) + " to allow it", typed)),
+    result, problem,
+    h("div", { class: "actions" }, h("span", { class: "group", role: "group", "aria-label": "Yes" }, h("span", { class: "dim" }, "Yes:"), yes), h("span", { class: "group", role: "group", "aria-label": "No" }, no)));
+  preview();
+  return {
+    element,
+    tick: () => setText(left, " " + span(Date.parse(q.until) - Date.now()) + " left"),
+  };
+}
+
+/** questions returns the bar that has what waits for an answer. It is the same in each view, and hidden without questions. */
+export function questions(): HTMLElement {
+  const heading = h("h2", { "aria-live": "polite" }), list = h("div", { class: "list" });
+  const bar = h("section", { class: "questions", "aria-label": "Questions", hidden: true }, heading, list);
+  const cards = new Map<string, ReturnType<typeof card>>();
+  let timer = 0;
+  const tick = () => {
+    for (const c of cards.values()) c.tick();
+  };
+  const draw = () => {
+    const now = new Set(state.questions.map(keyOf));
+    for (const [key, c] of cards) {
+      if (!now.has(key)) {
+        c.element.remove();
+        cards.delete(key);
+      }
+    }
+    for (const q of state.questions) {
+      if (cards.has(keyOf(q))) continue;
+      const c = card(q);
+      cards.set(keyOf(q), c);
+      list.append(c.element);
+    }
+    const n = cards.size;
+    bar.hidden = n === 0;
+    setText(heading, n === 0 ? "" : n === 1 ? "A question waits" : n + " questions wait");
+    document.title = (n ? `(${n}) ` : "") + "wolffia console";
+    tick();
+    clearInterval(timer);
+    if (n) timer = window.setInterval(tick, 1000);
+  };
+  on("questions", draw);
+  return bar;
+}
