@@ -72,7 +72,7 @@ var Table = [...]Field{
 			Note: "anything: they rank below all rules of yours (priority 50; a policy file has 100, `--rule` " +
 				"and your `rules` 200) and give at most what your preset gives",
 		},
-		Help: "add a rule: PATTERN=none|view|read|write; it does not reveal secrets",
+		Help: "add a rule: PATTERN=none|view|ask|read|write; it does not reveal secrets",
 	},
 	{
 		Name: "reveal", Record: "permissions", Kind: List, On: sandbox | Serve | Explain | SetRules | AddRules,

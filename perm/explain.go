@@ -150,7 +150,17 @@ func (e Explanation) Remedy(want Level) string {
 func (e Explanation) Allow(need Level) string { return e.Remedy(min(max(need, Read), Write)) }
 
 // Flag is Remedy also for a level that is lower than that of the path.
-func (e Explanation) Flag(want Level) string {
+func (e Explanation) Flag(want Level) string { return e.flag(want.String()) }
+
+// RemedyLike is Remedy for the level of a rule, and for its Ask.
+func (e Explanation) RemedyLike(r *Rule) string {
+	if e.Level >= r.Level {
+		return ""
+	}
+	return e.flag(r.LevelText())
+}
+
+func (e Explanation) flag(want string) string {
 	if e.Problem != "" || e.Path == "" || e.Path == "." {
 		return ""
 	}
@@ -172,7 +182,7 @@ func (e Explanation) Flag(want Level) string {
 	if e.Dir {
 		slash = "/"
 	}
-	rule := "/" + Quote(e.Path) + slash + "=" + want.String()
+	rule := "/" + Quote(e.Path) + slash + "=" + want
 	return flag + " '" + strings.ReplaceAll(rule, "'", `'\''`) + "'"
 }
 

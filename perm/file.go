@@ -157,7 +157,7 @@ func (r *reader) rules(f *PolicyFile, list *plainyaml.Node) {
 			continue
 		}
 		key := rule
-		key.Level = None
+		key.Level, key.Ask = None, false
 		if at := first[key]; at != 0 {
 			r.fail(n.Line, "rule repeats the one of line %d: remove one of them", at)
 			continue
@@ -193,7 +193,7 @@ func (r *reader) rule(n *plainyaml.Node) (rule Rule, ok bool) {
 			rule.Pattern = r.text(value)
 		case "level":
 			hasLevel = true
-			err = rule.Level.UnmarshalText([]byte(r.text(value)))
+			err = rule.setLevel(r.text(value))
 		case "type":
 			err = rule.Type.UnmarshalText([]byte(cmp.Or(r.text(value), "?")))
 		case "except":

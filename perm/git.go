@@ -18,6 +18,9 @@ const gitKeys = "{git-crypt/keys,annex/creds,rr-cache/*/postimage*}"
 const gitParts = "/{HEAD,*_HEAD,ORIG_HEAD,config,config.worktree,commondir,gitdir,description,index,packed-refs,shallow,hooks,info," +
 	"objects,refs,reftable,logs,modules,worktrees,branches,remotes,lfs,annex,git-crypt,rr-cache,MERGE_*,BISECT_*,rebase-*,sequencer,*.lock}"
 
+// GuardsGit reports whether r keeps a sandbox from changing what git on the host would execute.
+func (r *Rule) GuardsGit() bool { return r.Source == gitSource }
+
 // AnyGitRules returns the presets' rules for entries whose name ends in ".git", but for ".git"
 // itself: they are at most Read, since each is, or may become, a bare repository of the host's. In
 // a ".git" that a sandbox sees in place the keys are hidden. An entry called ".git" has the level

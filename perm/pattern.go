@@ -143,6 +143,8 @@ func (r *Rule) check() error {
 		return invalid("unknown type %d", r.Type)
 	case r.AtMost && r.Level == Write:
 		return invalid("at most write limits nothing")
+	case r.Ask && r.Level != View:
+		return invalid("a rule with ask has the level view, not %v", r.Level)
 	}
 	return nil
 }

@@ -90,6 +90,7 @@ func capped(rules []Rule, most Level) []Rule {
 	}
 	for i := range rules {
 		rules[i].Level = min(rules[i].Level, most)
+		rules[i].Ask = rules[i].Ask && most >= View
 	}
 	return rules
 }

@@ -95,6 +95,10 @@ type Rule struct {
 	// outranks give at most Level.
 	AtMost bool `json:"at_most,omitempty"`
 
+	// Ask makes a server that can ask a person do so before it refuses the content of what this rule
+	// decides about. Level is View, and so is what other servers give.
+	Ask bool `json:"ask,omitempty"`
+
 	// Priority is the first criterion of the order of rules; the higher one wins.
 	Priority int `json:"priority,omitempty"`
 
@@ -116,7 +120,7 @@ func (r Rule) String() string {
 	if r.Except != "" {
 		more = append(more, "except "+shortened(r.Except))
 	}
-	s := r.Pattern + "=" + r.Level.String()
+	s := r.Pattern + "=" + r.LevelText()
 	if r.NotBelow != packages { // all secrets of the presets have that, either case, and copies
 		if r.NotBelow != "" {
 			more = append(more, "not below "+r.NotBelow)
@@ -132,6 +136,28 @@ func (r Rule) String() string {
 		s += " (" + strings.Join(more, ", ") + ")"
 	}
 	return s
+}
+
+// askText stands in rules for View with Ask.
+const askText = "ask"
+
+// LevelText returns the name of r's level, or ask.
+func (r *Rule) LevelText() string {
+	if r.Ask {
+		return askText
+	}
+	return r.Level.String()
+}
+
+// setLevel sets Level and Ask to what LevelText returns for them.
+func (r *Rule) setLevel(text string) (err error) {
+	if r.Ask = text == askText; r.Ask {
+		text = View.String()
+	}
+	if err = r.Level.UnmarshalText([]byte(text)); err != nil {
+		err = invalid("unknown level %q: want none, view, ask, read or write", text)
+	}
+	return err
 }
 
 // shortened returns a pattern, or the beginning of one that has very many alternatives.
@@ -151,7 +177,7 @@ func (r *Rule) describe() string {
 	return strconv.Quote(r.String()) + " of " + r.Source
 }
 
-// ParseRule parses PATTERN=LEVEL, as in --rule, and checks the pattern. The last '='
+// ParseRule parses PATTERN=LEVEL, as in --rule, and checks the pattern. LEVEL may be ask. The last '='
 // splits, so a pattern may contain others. Priority and Source are not set. The error
 // matches ErrInvalid.
 func ParseRule(s string) (Rule, error) {
@@ -159,11 +185,10 @@ func ParseRule(s string) (Rule, error) {
 	if i < 0 {
 		return Rule{}, invalid("rule %q: want PATTERN=LEVEL", s)
 	}
-	level, err := ParseLevel(s[i+1:])
-	if err != nil {
+	r := Rule{Pattern: s[:i]}
+	if err := r.setLevel(s[i+1:]); err != nil {
 		return Rule{}, invalid("rule %q: %w", s, err)
 	}
-	r := Rule{Pattern: s[:i], Level: level}
 	if err := r.checkWritten(); err != nil {
 		return Rule{}, invalid("rule %q: %w", s, err)
 	}

@@ -122,7 +122,7 @@ func outranked(all *perm.Policy, r *perm.Rule) string {
 			continue
 		}
 		text := fmt.Sprintf("it does not decide about %q, which is %v: rule %q of %s outranks it", x.Path, e.Level, by.String(), by.Source)
-		if remedy := e.Remedy(r.Level); remedy != "" {
+		if remedy := e.RemedyLike(r); remedy != "" {
 			text += "; to outrank that: " + remedy
 		}
 		return text
@@ -172,7 +172,7 @@ func Unmatched(codebase string, rules []perm.Rule) (none []perm.Rule, whole bool
 	}
 	matchers := map[int]*perm.Policy{}
 	for i, r := range rules {
-		r.Level, r.AtMost = perm.Write, false
+		r.Level, r.AtMost, r.Ask = perm.Write, false, false
 		if matchers[i], err = perm.Compile([]perm.Rule{r}); err != nil {
 			return nil, false, runtime.WithClass(runtime.ErrInvalid, err)
 		}

@@ -90,7 +90,7 @@ func printRules(h *host.Host, rules []perm.Rule) error {
 	w := tabwriter.NewWriter(h.Out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "LEVEL\tPRIORITY\tTYPE\tPATTERN\tEXCEPT\tFROM")
 	for _, r := range rules {
-		level := r.Level.String()
+		level := r.LevelText()
 		if r.AtMost {
 			level = "at most " + level
 		}

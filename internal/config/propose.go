@@ -73,7 +73,7 @@ func Propose(has func(name string) bool) string {
 	}
 	b.WriteString(`
 # rules:
-#   - /docs/=read            # PATTERN=none|view|read|write
+#   - /docs/=read            # PATTERN=none|view|ask|read|write
 
 # A file that is hidden as a secret and is none:
 # reveal:
