@@ -97,8 +97,10 @@ var Table = [...]Field{
 	{
 		Name: "ask", Record: "ask", Kind: List, Commas: true, On: sandbox | Serve, Group: Rules,
 		Values: []Value{
-			{"network", "a connection that no rule allows"}, {"write", "a change of what is read-only"},
-			{"reveal", "the content of what a rule =ask shows by name"}, {Name: "all"},
+			{"network", "a connection that no rule allows"},
+			{"write", "a change of what is read-only"},
+			{"reveal", "the content of what a rule =ask shows by name"},
+			{Name: "all"},
 		},
 		Help: "ask instead of refusing: network, write, reveal or all, with commas; who answers: the terminal, an MCP client, " +
 			"wolffia asks, the console; without an answer the access is refused",
