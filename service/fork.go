@@ -56,6 +56,20 @@ func (r *Review) Fork(ctx context.Context, o ForkOptions) ([]*Sandbox, error) {
 	return made, nil
 }
 
+// ForkWhole is Fork with memory where the backend can keep that, and else without: then the sandbox
+// must work on a copy of its codebase. If it does neither, the error is [runtime.ErrUnsupported].
+func (r *Review) ForkWhole(ctx context.Context, o ForkOptions) ([]*Sandbox, error) {
+	o.Memory = true
+	all, err := r.Fork(ctx, o)
+	if whole := err; errors.Is(err, runtime.ErrUnsupported) {
+		o.Memory = false
+		if all, err = r.Fork(ctx, o); errors.Is(err, runtime.ErrInvalid) {
+			return nil, runtime.Errorf(runtime.ErrUnsupported, "fork: %w: or start the service with wolffia serve --cow, to fork what is changed", whole)
+		}
+	}
+	return all, err
+}
+
 // recordLike returns a record with what a copy of a sandbox has of its.
 func recordLike(b *Sandbox) *record {
 	return &record{Owner: b.Owner, Image: b.Requested, Entrypoint: b.Entrypoint, Note: b.Note}

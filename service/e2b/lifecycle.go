@@ -190,13 +190,9 @@ func (h *Handler) fork(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	// all of it where the backend can, else what it has changed
-	all, err := review.Fork(r.Context(), service.ForkOptions{Memory: true, Count: count, TTL: ttl})
-	if memory := err; errors.Is(err, runtime.ErrUnsupported) {
-		all, err = review.Fork(r.Context(), service.ForkOptions{Count: count, TTL: ttl})
-		if errors.Is(err, runtime.ErrInvalid) {
-			return unsupported("fork: %v: or start the service with wolffia serve --cow, to fork what is changed", memory)
-		}
+	all, err := review.ForkWhole(r.Context(), service.ForkOptions{Count: count, TTL: ttl})
+	if errors.Is(err, runtime.ErrUnsupported) {
+		return unsupported("%v", err)
 	}
 	if err != nil {
 		return err

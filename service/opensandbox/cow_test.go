@@ -38,8 +38,14 @@ func TestCow(t *testing.T) {
 		if status, text := w.call("POST", "/v1/sandboxes/"+made.ID+"/snapshots", ""); status != 501 || !strings.Contains(text, "--runtime gvisor") {
 			t.Errorf("a snapshot: %d %s", status, text)
 		}
-		if status, text := w.call("POST", "/v1/sandboxes/"+made.ID+"/fork", ""); status != 501 || !strings.Contains(text, "forkSandbox") {
-			t.Errorf("a fork: %d %s", status, text)
+		status, text = w.call("POST", "/v1/sandboxes/"+made.ID+"/fork", `{"timeout":600}`)
+		var fork struct{ ID, ExpiresAt string }
+		if status != 202 || json.Unmarshal([]byte(text), &fork) != nil || fork.ID == made.ID || fork.ExpiresAt == "" {
+			t.Fatalf("a fork: %d %s", status, text)
+		}
+		status, text = w.call("POST", "/sandboxes/"+fork.ID+"/port/44772/command", `{"command":"cat /workspace/new"}`)
+		if status != 200 || !strings.Contains(text, `"new`) {
+			t.Errorf("the fork has not what was changed: %d %s", status, text)
 		}
 	}
 	for _, extension := range []string{`"cow":true,"extensions":{"cow":"false"}`, `"extensions":{"cow":"yes"}`} {

@@ -66,6 +66,17 @@ type egressRule struct {
 // minTimeout is the shortest timeout of a sandbox, in seconds.
 const minTimeout = 60
 
+// lifetime returns how long a sandbox lives; 0: no end was asked for.
+func lifetime(timeout *int64) (time.Duration, error) {
+	if timeout == nil {
+		return 0, nil
+	}
+	if *timeout < minTimeout || *timeout > int64(runtime.MaxLifetime/time.Second) {
+		return 0, invalid("timeout %d: it must be from %d to %d seconds, or absent for a sandbox that is deleted by hand", *timeout, minTimeout, int64(runtime.MaxLifetime/time.Second))
+	}
+	return time.Duration(*timeout) * time.Second, nil
+}
+
 // params returns what a request asks for.
 func (q *createRequest) params() (*service.Params, error) {
 	switch {
@@ -99,11 +110,8 @@ func (q *createRequest) params() (*service.Params, error) {
 	if len(q.Entrypoint) > 0 && q.Entrypoint[0] == "" {
 		return nil, invalid("entrypoint: the program's name is empty")
 	}
-	if q.Timeout != nil {
-		if *q.Timeout < minTimeout || *q.Timeout > int64(runtime.MaxLifetime/time.Second) {
-			return nil, invalid("timeout %d: it must be from %d to %d seconds, or absent for a sandbox that is deleted by hand", *q.Timeout, minTimeout, int64(runtime.MaxLifetime/time.Second))
-		}
-		p.TTL = time.Duration(*q.Timeout) * time.Second
+	if p.TTL, err = lifetime(q.Timeout); err != nil {
+		return nil, err
 	}
 	if p.Network, p.Egress, err = q.NetworkPolicy.reach(); err != nil {
 		return nil, err

@@ -143,7 +143,8 @@ func TestCreateRefuses(t *testing.T) {
 	}
 	w.is("POST", "/v1/sandboxes/x/snapshots", "", 404, "SANDBOX_NOT_FOUND")
 	w.is("GET", "/v1/snapshots", "", 200, `"totalItems":0`)
-	w.is("POST", "/v1/sandboxes/x/fork", "", 501, "forks")
+	w.is("POST", "/v1/sandboxes/x/fork", "", 404, "x")
+	w.is("POST", "/v1/sandboxes/x/fork", `{"timeout":1}`, 400, "timeout 1")
 	w.is("POST", "/v1/sandboxes", strings.Repeat(" ", 2<<20), 413, "TOO_LARGE")
 	w.is("GET", "/v1/sandboxes", "", 200, `"totalItems":0`)
 	w.is("POST", "/v1/sandboxes", `{`+image+`,"networkPolicy":{"defaultAction":"deny"}}`, 202, "Running")

@@ -104,6 +104,34 @@ func (h *Handler) listSnapshots(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-func noForks(*Handler, http.ResponseWriter, *http.Request) error {
-	return unsupported("forks: make a snapshot, and sandboxes of it; or see forkSandbox of the calls below /api/v1/")
+type forkRequest struct {
+	Timeout *int64 `json:"timeout"` // seconds; nil: as long as the sandbox was given
+}
+
+// fork serves POST /v1/sandboxes/{id}/fork: it returns when the copy runs.
+func (h *Handler) fork(w http.ResponseWriter, r *http.Request) error {
+	var req forkRequest
+	if r.ContentLength != 0 {
+		if err := h.decode(w, r, smallBody, &req); err != nil {
+			return err
+		}
+	}
+	ttl, err := lifetime(req.Timeout)
+	if err != nil {
+		return err
+	}
+	review, err := h.service.Review(r.Context(), service.CallerOf(r.Context()), r.PathValue("id"))
+	if err != nil {
+		return err
+	}
+	made, err := review.ForkWhole(r.Context(), service.ForkOptions{TTL: ttl})
+	if errors.Is(err, runtime.ErrUnsupported) {
+		return unsupported("%v", err)
+	}
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Location", "/v1/sandboxes/"+made[0].ID)
+	h.opts.JSON(w, http.StatusAccepted, h.describe(made[0]))
+	return nil
 }

@@ -33,7 +33,7 @@ var (
 		"runtime":                           2400,
 		"cmd/wolffia/internal/sandboxflags": 2050,
 		"service":                           4640,
-		"service/opensandbox":               3370,
+		"service/opensandbox":               3410,
 		"service/server":                    2440,
 		"session":                           6293,
 		"shim":                              4850,

@@ -65,7 +65,7 @@ var maxWords = map[string]int{
 	"docs/mcp.md":                          736,
 	"docs/network.md":                      1365,
 	"docs/pause.md":                        790,
-	"docs/opensandbox.md":                  1377,
+	"docs/opensandbox.md":                  1405,
 	"docs/packages.md":                     2,
 	"docs/performance.md":                  896,
 	"docs/pool.md":                         505,
