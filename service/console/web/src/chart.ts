@@ -20,7 +20,7 @@ export function chart(className: string, width: number, height: number, slots: n
   const area = svg("path", { class: "area" });
   const line = svg("path", { class: "line" });
   const second = svg("path", { class: "line second" });
-  const root = svg("svg", { class: "chart " + className, viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", "aria-hidden": "true" });
+  const root = svg("svg", { class: "chart " + className, viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", "aria-hidden": "true", width: String(width), height: String(height) });
   root.append(area, second, line);
   const last = new Map<SVGElement, string>();
   const set = (e: SVGElement, d: string) => {

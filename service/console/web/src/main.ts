@@ -27,7 +27,7 @@ function login(problem = ""): void {
 
 /** linkState returns the word that says whether events come. */
 function linkState(): HTMLElement {
-  const e = h("span", { class: "link", role: "status" });
+  const e = h("span", { class: "linkstate", role: "status" });
   const draw = () => {
     e.dataset["link"] = state.link;
     setText(e, { connecting: "connecting", live: "live", lost: "no connection: trying again" }[state.link]);
@@ -46,7 +46,7 @@ function shell(): void {
   const who = about.mode === "local" ? "this machine" : about.all ? "all owners" : about.owner || about.key;
   fill(document.body,
     h("a", { class: "skip", href: "#main", onclick: (e: Event) => { e.preventDefault(); main.focus(); } }, "To the content"),
-    h("header", { class: "top" }, h("a", { class: "brand", href: to("") }, "wolffia"), nav,
+    h("header", { class: "top" }, h("a", { class: "brand", href: to("") }, h("img", { src: "icon.svg", alt: "", width: 18, height: 18 }), "wolffia"), nav,
       h("span", { class: "side" }, linkState(), h("bdi", { class: "dim who", title: "wolffia " + about.version }, who), button("Keys ?", help, "small", { "aria-label": "Keys" }))),
     questions(), main);
 

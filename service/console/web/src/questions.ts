@@ -31,7 +31,7 @@ function card(q: Question): { element: HTMLElement; tick(): void } {
   const name = "t" + keyOf(q);
   const radios = targets.map((_, i) => h("input", { type: "radio", name, value: String(i), id: name + i, checked: i === 0, onchange: () => preview() }));
   const chosen = () => targets[radios.findIndex((r) => r.checked)] ?? targets[0]!;
-  const result = h("p", { class: "preview" });
+  const result = h("span", { class: "preview" });
   const typed = h("input", { type: "text", autocomplete: "off", autocapitalize: "off", spellcheck: "false", oninput: () => preview() });
   const yes: HTMLButtonElement[] = [], no: HTMLButtonElement[] = [];
   const preview = () => {
@@ -64,21 +64,23 @@ function card(q: Question): { element: HTMLElement; tick(): void } {
   if (can("always")) yes.push(button("Always", answer(true, "always"), "", { "aria-label": "Yes, always: " + about }));
   no.push(button("No", answer(false, "once"), "", { "aria-label": "No: " + about }));
   no.push(button("No, do not ask again", answer(false, "sandbox"), "", { "aria-label": "No, and do not ask again: " + about }));
+  const asked = [q.count > 1 && q.count + " equal accesses wait", q.recent > 1 && q.recent + " asked in the last minute"].filter(Boolean).join(", ");
   const facts: Child[] = [
-    q.command && h("div", null, h("dt", null, "command"), h("dd", null, mono(q.command))),
-    q.rule && h("div", null, h("dt", null, "rule"), h("dd", null, mono(q.rule), q.source && h("span", { class: "dim" }, " from ", bdi(q.source)))),
-    h("div", null, h("dt", null, "asked"), h("dd", null,
-      (q.count > 1 ? q.count + " equal accesses wait; " : "") + (q.recent > 1 ? q.recent + " in the last minute" : "the only one in the last minute"))),
-  ];
+    q.command && [h("span", { class: "dim" }, "command "), mono(q.command)],
+    q.rule && [h("span", { class: "dim" }, "rule "), mono(q.rule), q.source && h("span", { class: "dim" }, " from ", bdi(q.source))],
+    asked && h("span", { class: "dim" }, asked),
+  ].filter(Boolean).map((f) => h("span", null, f));
   const element = h("article", { class: "question" + (q.secret ? " secret" : ""), "data-question": keyOf(q) },
-    h("h3", null, h("a", { href: to("s", q.sandbox) }, bdi(nameOf(q.sandbox))), ": ", mono(q.program || "a program"), " ", whatFor[q.kind] ?? "asks for", " ", bdi(what(q), "mono strong"), left),
+    h("h3", null, left, h("a", { href: to("s", q.sandbox) }, bdi(nameOf(q.sandbox))), ": ", mono(q.program || "a program"), " ", whatFor[q.kind] ?? "asks for", " ", bdi(what(q), "mono strong")),
+    facts.length > 0 && h("p", { class: "about" }, facts),
     q.secret && h("p", { class: "warning" }, "This reveals a secret to the programs in the sandbox: what they read they can keep, and send where they may connect to."),
-    h("dl", { class: "facts" }, facts),
     targets.length > 1 && h("fieldset", { class: "targets" }, h("legend", null, "Yes is for"),
       targets.map((t, i) => h("label", { for: name + i }, radios[i], " ", mono(t), h("span", { class: "dim" }, " " + wideness(q, t, i))))),
     q.secret && h("div", { class: "typed" }, field("Type " + clean(what(q), 200) + " to allow it", typed)),
-    result, problem,
-    h("div", { class: "actions" }, h("span", { class: "group", role: "group", "aria-label": "Yes" }, h("span", { class: "dim" }, "Yes:"), yes), h("span", { class: "group", role: "group", "aria-label": "No" }, no)));
+    problem,
+    h("div", { class: "actions" },
+      h("span", { class: "group", role: "group", "aria-label": "Yes" }, h("span", { class: "dim" }, "Yes:"), yes),
+      h("span", { class: "group", role: "group", "aria-label": "No" }, no), result));
   preview();
   return {
     element,

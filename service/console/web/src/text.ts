@@ -49,7 +49,7 @@ export function bytes(n: number | null | undefined): string {
     n /= 1024;
     u++;
   }
-  return (u === 0 || n >= 99.95 ? Math.round(n) : n >= 9.995 ? n.toFixed(1) : n.toFixed(2)).toString() + " " + units[u];
+  return (u === 0 || n >= 99.95 ? Math.round(n) : Number(n.toFixed(n >= 9.995 ? 1 : 2))) + " " + units[u];
 }
 
 /** rate returns bytes a second. */

@@ -22,7 +22,7 @@ export function denial(d: Denied, sandbox = ""): HTMLElement {
     : h("p", { class: "what" }, h("span", { class: "op" }, opWords[d.op ?? ""] ?? d.op ?? "access"), " ", bdi(d.path || ".", "mono strong"), times || "");
   const why = r ? r.reason : d.why || d.reason;
   const source = d.source && h("span", { class: "dim" }, " from ", bdi(d.source));
-  return li(r ? "net" : "tree", what,
+  return li(r ? "of-net" : "of-tree", what,
     h("p", { class: "why" }, program ? h("span", null, mono(program), " · ") : "",
       r ? "" : h("span", null, "level ", d.level ?? "none", d.rule ? ", rule " : ", no rule matches", d.rule ? mono(d.rule) : "", source || ""), why ? h("span", null, r ? "" : " · ", bdi(why)) : ""),
     (d.remedy || d.allow || r?.allow) ? h("p", { class: "remedy" }, h("span", { class: "dim" }, "To allow it: "), copier(d.remedy || d.allow || r?.allow || "")) : false);

@@ -70,6 +70,6 @@ export function sides(diff: Diff, choose: (hunk: number, on: boolean) => void): 
       ...pairs(k).map((p) => h("tr", { class: p.left && p.right && p.left.op === " " ? "same" : "differs" }, side(p.left, p.right), side(p.right, p.left))),
     ];
   });
-  return h("div", { class: "sides", tabindex: "0", role: "region", "aria-label": "Difference, old and new" }, h("table", { class: "code-table" }, h("thead", { class: "hidden" }, h("tr", null, ["Line", "Host", "Line", "Sandbox"].map((t) => h("th", { scope: "col" }, t)))), h("tbody", null, body)));
+  return h("div", { class: "sides", tabindex: "0", role: "region", "aria-label": "Difference, old and new" }, h("table", { class: "code-table" }, h("colgroup", null, ["n", "", "n", ""].map((c) => h("col", c ? { class: c } : null))), h("thead", { class: "hidden" }, h("tr", null, ["Line", "Host", "Line", "Sandbox"].map((t) => h("th", { scope: "col" }, t)))), h("tbody", null, body)));
 }
 

@@ -17,9 +17,19 @@ export function series(list: Sample[], of: (s: Sample) => number | null): (numbe
 /** A cell has a chart, a value, and a bar where there is a limit. */
 function cell(className: string, label: string) {
   const value = h("span", { class: "value" }), limit = h("span", { class: "dim" });
-  const c = chart("spark", 96, 20, slots), m = meter();
-  const element = h("td", { class: "number " + className, "data-label": label }, c.element, h("span", { class: "figures" }, value, limit), m.element);
-  return { element, value, limit, chart: c, meter: m };
+  const c = chart("spark", 96, 20, slots), m = meter(), dash = h("span", { class: "dim" }, "–");
+  const some = h("div", null, c.element, h("span", { class: "figures" }, value, limit), m.element);
+  const element = h("td", { class: "number " + className, "data-label": label }, some, dash);
+  m.show(null, 0);
+  return {
+    element, value, limit, chart: c, meter: m,
+    /** known shows the cell, or a dash where nothing is known. */
+    known(is: boolean) {
+      some.hidden = !is;
+      dash.hidden = is;
+      element.classList.toggle("unknown", !is);
+    },
+  };
 }
 
 /** badge returns a number that leads to what it counts; nothing if it is zero. */
@@ -39,14 +49,14 @@ function badge(className: string): { element: HTMLAnchorElement; show(n: number,
 function row(s: Sandbox) {
   const link = h("a", { class: "name", href: to("s", s.id) });
   const owner = h("span", { class: "sub" });
-  const dot = h("span", { class: "dot", "aria-hidden": "true" }), word = h("span"), age = h("span", { class: "sub" });
+  const dot = h("span", { class: "dot", "aria-hidden": "true" }), word = h("span"), age = h("span", { class: "sub" }), ends = h("span", { class: "sub" });
   const doing = h("span", { class: "doing" });
   const cpu = cell("cpu", "Processors"), memory = cell("memory", "Memory"), disk = cell("disk", "Disk"), net = cell("net", "Network");
   const refused = badge("refused"), changed = badge("changed");
   disk.chart.element.remove();
   const element = h("tr", { "data-id": s.id },
     h("th", { scope: "row", class: "who" }, link, owner),
-    h("td", { class: "state", "data-label": "State" }, h("span", { class: "word" }, dot, word), age),
+    h("td", { class: "state", "data-label": "State" }, h("span", { class: "word" }, dot, word), age, ends),
     h("td", { class: "what", "data-label": "Doing" }, doing),
     cpu.element, memory.element, disk.element, net.element,
     h("td", { class: "counts" }, refused.element, " ", changed.element));
@@ -60,10 +70,10 @@ function row(s: Sandbox) {
       owner.title = clean(s.codebase || s.owner, 300);
       element.dataset["state"] = s.state;
       setText(word, s.state);
-      fill(doing, s.running?.length ? s.running.map((c) => h("code", { title: clean(c, 300) }, bdi(c))) : h("span", { class: "dim" }, s.state === "running" ? "idle" : bdi(s.reason || "–")));
+      fill(doing, s.running?.length ? s.running.map((c) => h("code", { title: clean(c, 300) }, bdi(c))) : h("span", { class: "dim" }, s.state !== "running" ? bdi(s.reason || "–") : s.running ? "idle" : "–"));
     }
-    const lives = s.expiresAt ? ", ends in " + span(s.expiresAt - Date.now()) : "";
-    setText(age, span(Date.now() - s.createdAt) + " old" + lives);
+    setText(age, span(Date.now() - s.createdAt) + " old");
+    setText(ends, s.expiresAt ? "ends in " + span(s.expiresAt - Date.now()) : "");
     const d = (s.denied ?? 0) + (s.refused ?? 0);
     refused.show(d, d.toLocaleString("en") + " refused", to("s", s.id, "denied"));
     changed.show(s.changes ?? 0, (s.changes ?? 0).toLocaleString("en") + " changed", to("s", s.id, "changes"));
@@ -71,6 +81,11 @@ function row(s: Sandbox) {
   };
   const samples = (s: Sandbox) => {
     const now = s.now, list = state.history.get(s.id) ?? [], limits = s.limits;
+    const lives = s.state === "running" || s.state === "paused";
+    cpu.known(lives && now !== null && now.cpu !== null);
+    memory.known(lives && now !== null && now.memory !== null);
+    disk.known(now !== null && now.disk !== null);
+    net.known(lives);
     setText(cpu.value, cores(now?.cpu));
     setText(cpu.limit, limits.cpus ? " of " + limits.cpus : "");
     const c = series(list, (x) => x.cpu);
@@ -84,7 +99,8 @@ function row(s: Sandbox) {
     setText(disk.limit, limits.disk ? " of " + bytes(limits.disk) : "");
     disk.meter.show(now?.disk ?? null, limits.disk);
     const known = now && now.received !== null;
-    setText(net.value, known ? "↓ " + rate(now.received) : s.network === "none" || !s.network ? "no network" : s.network);
+    setText(net.value, known ? "↓ " + rate(now.received) : s.network === "none" || !s.network ? "none" : s.network);
+    net.chart.element.toggleAttribute("hidden", !known);
     setText(net.limit, known ? " ↑ " + rate(now.sent) : "");
     const r = series(list, (x) => x.received), t = series(list, (x) => x.sent), most = top([...r, ...t], 1024);
     net.chart.draw(r, most);
@@ -106,7 +122,7 @@ export const list: View = (main) => {
   const total = h("p", { class: "total", role: "status" });
   const filter = h("input", { type: "search", placeholder: "Filter: name, owner, state, command", "aria-label": "Filter the sandboxes", autocomplete: "off", spellcheck: "false", oninput: () => draw() });
   const body = h("tbody");
-  const heads = ["Sandbox", "State", "Doing", "Processors", "Memory", "Disk", "Network", "Refused, changed"];
+  const heads = ["Sandbox", "State", "Doing", "Processors", "Memory", "Disk", "Network", "To review"];
   const t = h("table", { class: "sandboxes", "aria-label": "Sandboxes" }, h("thead", null, h("tr", null, heads.map((x) => h("th", { scope: "col" }, x)))), body);
   const nothing = empty("");
   main.append(h("div", { class: "bar" }, h("h1", null, "Sandboxes"), total, filter), t, nothing);

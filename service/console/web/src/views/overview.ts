@@ -52,7 +52,7 @@ export const overview: Tab = (main, box) => {
       ["codebase", s.codebase && mono(s.codebase)], ["inside at", s.mountPoint && mono(s.mountPoint)],
       ["changes", s.cow ? "a copy: nothing on the host changes until you apply it" : "the host's directory itself"],
       ["runtime", s.backend + (s.filter ? ", filter " + s.filter : "") + (s.root ? ", root inside" : "")], ["image", s.image && mono(s.image)],
-      ["network", s.network + (x?.allow?.length ? ":" : "")], ["names", x?.allow?.length ? h("ul", { class: "plain" }, x.allow.map((a) => h("li", null, mono(a)))) : ""],
+      ["network", s.network || "none"], ["names", x?.allow?.length ? h("ul", { class: "plain" }, x.allow.map((a) => h("li", null, mono(a)))) : ""],
       ["ports", x?.publish?.length ? x.publish.map((p) => h("div", { class: "mono" }, `${p.address}:${p.port} → ${p.inside}`)) : ""],
       ["mounts", x?.mounts?.length ? x.mounts.map((m) => h("div", null, mono((m.source ? m.source + " → " : "") + m.target), m.writable ? "" : " read-only")) : ""],
       ["user", x?.user && bdi(x.user)], ["processes", s.limits.pids ? "at most " + s.limits.pids : ""],
