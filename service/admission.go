@@ -26,6 +26,14 @@ func (s *Service) AdmitRequest(c Caller) error {
 	return s.admission.rates.Request(quota.Of(s.options().Quotas, p), p)
 }
 
+// QuotaOf returns the quota of an owner; without one all its bounds are 0.
+func QuotaOf(s *Service, o registry.Owner) quota.Quota {
+	if q := quota.Of(s.options().Quotas, quota.Party{Owner: o}); q != nil {
+		return *q
+	}
+	return quota.Quota{}
+}
+
 // admit returns an error if a new sandbox of owner o with the limits r is more than the quota of o,
 // or of the API key of ctx. Until done is called the sandbox counts as one that exists.
 func (a *admission) admit(ctx context.Context, s *Service, id string, o registry.Owner, r runtime.Resources) (done func(), err error) {

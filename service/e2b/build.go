@@ -2,6 +2,7 @@ package e2b
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -24,6 +25,7 @@ import (
 	"wolffia/service"
 	"wolffia/service/e2b/steps"
 	"wolffia/service/gate"
+	"wolffia/service/quota"
 	"wolffia/service/registry"
 )
 
@@ -35,6 +37,10 @@ type Builds struct {
 	Build func(ctx context.Context, q *BuildRequest, w io.Writer) error
 	// Command returns the command of an image of this host, by its name.
 	Command func(name string) ([]string, error)
+	// Names returns what follows a text in the names of images of this host that begin with it.
+	Names func(begin string) ([]string, error)
+	// Remove removes an image of this host by its name.
+	Remove func(ctx context.Context, name string) error
 	// Temp is a directory for the contexts of builds, which no other process uses. New empties it.
 	Temp string
 }
@@ -50,6 +56,8 @@ type BuildRequest struct {
 // The bounds of builds.
 const (
 	maxBuilds = 4             // of an owner that have not ended
+	maxOpen   = 64            // of all owners that have not ended
+	maxAtOnce = 4             // that run, each of another owner
 	maxKept   = 100           // that have ended, of all owners
 	maxUpload = 2 << 30       // bytes of one COPY
 	maxCopies = 32            // of a build
@@ -71,6 +79,7 @@ const (
 type templateBuild struct {
 	id, template, tag string
 	owner             registry.Owner
+	key               string // of the API, whose quota its uploads count for
 	began             time.Time
 	dir               string // its context; the Dockerfile is beside what was uploaded
 	budget            *buildcontext.Budget
@@ -163,18 +172,19 @@ type builder struct {
 	*Builds
 	ctx    context.Context // until close
 	cancel context.CancelFunc
-	one    chan struct{} // has a value while a build runs: one at a time
+	slots  chan struct{} // has a value for each build that runs
 	run    sync.WaitGroup
 
-	mu  sync.Mutex
-	all []*templateBuild // oldest first; guarded by mu
+	mu    sync.Mutex
+	all   []*templateBuild                   // oldest first; guarded by mu
+	turns map[registry.Owner]<-chan struct{} // closed when the last build of an owner has ended; guarded by mu
 }
 
 func newBuilder(b *Builds) *builder {
 	if b == nil {
 		b = &Builds{Allowed: func() bool { return false }}
 	}
-	n := &builder{Builds: b, one: make(chan struct{}, 1)}
+	n := &builder{Builds: b, slots: make(chan struct{}, maxAtOnce), turns: map[registry.Owner]<-chan struct{}{}}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	if b.Temp != "" { // a killed service has left its own
 		_ = rmtree.RemovePath(filepath.Dir(b.Temp), filepath.Base(b.Temp))
@@ -213,23 +223,62 @@ func (n *builder) tidy() {
 // drop removes what was uploaded for a build.
 func (n *builder) drop(b *templateBuild) { _ = rmtree.RemovePath(n.Temp, filepath.Base(b.dir)) }
 
-// add adds a build, within the bound of its owner.
-func (n *builder) add(b *templateBuild) error {
+// add adds a build, within the bounds. existing are the templates, NAME:TAG, that its owner has, and
+// most is how many these may be.
+func (n *builder) add(b *templateBuild, existing []string, most int) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.tidy()
-	open := 0
+	names := map[string]bool{}
+	for _, name := range existing {
+		names[name] = true
+	}
+	open, all := 0, 0
 	for _, other := range n.all {
-		if other.owner == b.owner && !isOver(other.state()) {
+		if isOver(other.state()) {
+			continue
+		}
+		all++
+		if other.owner == b.owner {
 			open++
+			names[other.name()] = true
 		}
 	}
-	if open >= maxBuilds {
-		why := "builds: " + strconv.Itoa(open) + " have not ended, which is the most: wait for one"
+	if open >= maxBuilds || all >= maxOpen {
+		why := "builds: " + strconv.Itoa(open) + " of yours have not ended, and " + strconv.Itoa(all) + " of all: wait for one"
 		return &fault{http.StatusTooManyRequests, why}
+	}
+	if !names[b.name()] {
+		if err := quota.Full(quota.Party{Owner: b.owner}, "templates", len(names), most); err != nil {
+			return err
+		}
 	}
 	n.all = append(n.all, b)
 	return nil
+}
+
+// name returns NAME:TAG of the template.
+func (b *templateBuild) name() string { return b.template + ":" + b.tag }
+
+// turn returns what is closed when the build of the owner before this one has ended, and the function
+// that ends this one.
+func (n *builder) turn(o registry.Owner) (before <-chan struct{}, end func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	mine := make(chan struct{})
+	if before = n.turns[o]; before == nil {
+		over := make(chan struct{})
+		close(over)
+		before = over
+	}
+	n.turns[o] = mine
+	return before, func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if close(mine); n.turns[o] == mine {
+			delete(n.turns, o)
+		}
+	}
 }
 
 // find returns a build that fits.
@@ -268,10 +317,14 @@ func (h *Handler) newTemplate(w http.ResponseWriter, r *http.Request) error {
 	}
 	b := &templateBuild{
 		id: runtime.NewID(), template: name, tag: orDefault(tag), owner: owner(service.CallerOf(r.Context())),
-		began: time.Now(), status: waiting, budget: buildcontext.NewBudget(),
+		key: service.CallerOf(r.Context()).Key, began: time.Now(), status: waiting, budget: buildcontext.NewBudget(),
 	}
 	b.dir = filepath.Join(h.builds.Temp, b.id)
-	if err := h.builds.add(b); err != nil {
+	existing, err := h.builds.names(h.templateImage(b.owner, ""))
+	if err != nil {
+		return err
+	}
+	if err := h.builds.add(b, existing, cmp.Or(service.QuotaOf(h.service, b.owner).Templates, maxTemplates)); err != nil {
 		return err
 	}
 	if err := os.Mkdir(b.dir, 0o700); err != nil {
@@ -349,6 +402,9 @@ func (h *Handler) upload(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if err := h.service.AdmitRequest(service.Caller{Key: b.key}); err != nil {
+		return err
+	}
 	if err := b.copy(); err != nil {
 		return err
 	}
@@ -400,12 +456,14 @@ func (h *Handler) startBuild(w http.ResponseWriter, r *http.Request) error {
 	if err := b.begin(); err != nil {
 		return err
 	}
-	names := []string{h.templateImage(b.owner, b.template) + ":" + b.tag}
+	names := []string{h.templateImage(b.owner, b.name())}
+	before, end := h.builds.turn(b.owner)
 	h.builds.run.Go(func() { // ends with the build, or close
+		defer end()
 		file := filepath.Join(b.dir, "Dockerfile")
 		err := os.WriteFile(file, []byte(text), 0o600)
 		if err == nil {
-			err = h.builds.build(b, &BuildRequest{Dir: b.dir, File: file, NoCache: req.Force, Names: names})
+			err = h.builds.build(b, before, &BuildRequest{Dir: b.dir, File: file, NoCache: req.Force, Names: names})
 		}
 		h.builds.drop(b)
 		b.end(err)
@@ -414,13 +472,18 @@ func (h *Handler) startBuild(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// build builds, after those before it.
-func (n *builder) build(b *templateBuild, q *BuildRequest) error {
+// build builds, after the one of its owner before it.
+func (n *builder) build(b *templateBuild, before <-chan struct{}, q *BuildRequest) error {
 	ctx, cancel := context.WithTimeout(n.ctx, buildTime)
 	defer cancel()
 	select {
-	case n.one <- struct{}{}:
-		defer func() { <-n.one }()
+	case <-before:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case n.slots <- struct{}{}:
+		defer func() { <-n.slots }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}

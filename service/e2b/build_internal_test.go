@@ -1,14 +1,19 @@
 package e2b
 
 import (
+	"context"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
+	"wolffia/internal/test/wait"
 	"wolffia/ops/stream"
+	"wolffia/runtime"
+	"wolffia/service/registry"
 )
 
 // newBuild returns a handler with a build.
@@ -17,7 +22,7 @@ func newBuild(t *testing.T, o *Builds) (*Handler, *templateBuild) {
 	h := &Handler{opts: new(stream.Options).Whole(), builds: newBuilder(o)}
 	t.Cleanup(h.Close)
 	b := &templateBuild{id: "b", template: "t", tag: "default", began: time.Now(), status: waiting, dir: o.Temp + "/b"}
-	if err := h.builds.add(b); err != nil {
+	if err := h.builds.add(b, nil, maxTemplates); err != nil {
 		t.Fatal(err)
 	}
 	return h, b
@@ -104,5 +109,59 @@ func TestNoBuildsAnyMore(t *testing.T) {
 		if f := new(fault); !errors.As(start(), &f) || f.status != want {
 			t.Errorf("allowed %v: got %+v, want status %d", is, f, want)
 		}
+	}
+}
+
+// Builds of one owner run one after the other, those of others at the same time, and no more than
+// maxAtOnce.
+func TestBuildsOfOwners(t *testing.T) {
+	started, release := make(chan string, 10), make(chan struct{})
+	h, _ := newBuild(t, &Builds{Temp: t.TempDir(), Build: func(_ context.Context, q *BuildRequest, _ io.Writer) error {
+		started <- q.Dir
+		<-release
+		return nil
+	}})
+	begin := func(o registry.Owner, name string) {
+		before, end := h.builds.turn(o)
+		h.builds.run.Go(func() {
+			defer end()
+			_ = h.builds.build(new(templateBuild), before, &BuildRequest{Dir: name})
+		})
+	}
+	zoe, tom := registry.Owner{UserID: "zoe"}, registry.Owner{UserID: "tom"}
+	begin(zoe, "zoe")
+	if got := wait.Receive(t, "the first build", started); got != "zoe" {
+		t.Error(got)
+	}
+	begin(zoe, "zoe again")
+	begin(tom, "tom")
+	if got := wait.Receive(t, "another owner's build", started); got != "tom" {
+		t.Errorf("%s runs beside the owner's first", got)
+	}
+	release <- struct{}{}
+	release <- struct{}{}
+	if got := wait.Receive(t, "the second build", started); got != "zoe again" {
+		t.Error(got)
+	}
+	close(release)
+	h.builds.run.Wait()
+	if len(h.builds.turns) > 0 {
+		t.Errorf("turns are left: %v", h.builds.turns)
+	}
+}
+
+// An owner has a limited number of templates: one that is built anew is none more.
+func TestTemplatesAreBounded(t *testing.T) {
+	h, b := newBuild(t, &Builds{Temp: t.TempDir()})
+	other := &templateBuild{template: "other", tag: "default", began: time.Now(), status: waiting}
+	if err := h.builds.add(other, []string{"x:default"}, 2); !errors.Is(err, runtime.ErrDenied) {
+		t.Errorf("a third template: %v", err)
+	}
+	if err := h.builds.add(other, []string{"x:default", "other:default"}, 2); err != nil {
+		t.Errorf("one of two that exist: %v", err)
+	}
+	b.end(nil)
+	if err := h.builds.add(&templateBuild{template: "new", tag: "default"}, nil, 2); err != nil {
+		t.Errorf("after a build that was removed: %v", err)
 	}
 }

@@ -5,6 +5,7 @@ package e2b
 
 import (
 	"net/http"
+	"sync"
 
 	"wolffia/ops/stream"
 	"wolffia/service"
@@ -25,6 +26,7 @@ type Handler struct {
 	service *service.Service
 	opts    stream.Options
 	volumes *Volumes
+	making  sync.Mutex // held while a volume is made
 	builds  *builder
 	keyed   bool
 	mux     *http.ServeMux

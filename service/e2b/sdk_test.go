@@ -18,7 +18,10 @@ import (
 	"wolffia/internal/test/servetest"
 	"wolffia/internal/test/testbin"
 	"wolffia/internal/test/testenv"
+	"wolffia/internal/test/wait"
 	"wolffia/service"
+	"wolffia/service/quota"
+	"wolffia/service/registry"
 )
 
 func TestMain(m *testing.M) {
@@ -86,6 +89,66 @@ func TestNoVolumes(t *testing.T) {
 		if status != http.StatusNotImplemented || !strings.Contains(body, "--allow-volumes") {
 			t.Errorf("%v: %d %s", ask, status, body)
 		}
+	}
+}
+
+// However many requests come at once, a volume is made once, and no more than the owner may have.
+// What is done with their tokens counts for the key that has asked for these.
+func TestVolumesAreBounded(t *testing.T) {
+	w := servetest.New(t, keyZoe+" acme/web/zoe name=team\n", func(o *service.Options) {
+		o.Quotas = []quota.Rule{
+			{Owner: registry.Owner{OrganizationID: "acme", ProjectID: "web", UserID: "zoe"}, Quota: quota.Quota{Volumes: 2}},
+			{Key: "team", Quota: quota.Quota{Requests: 50}},
+		}
+	})
+	token := ""
+	for _, c := range []struct {
+		name string
+		made int
+	}{{"one", 1}, {"two", 1}, {"three", 0}} {
+		const clients = 8
+		statuses, bodies := make(chan int, clients), make(chan string, clients)
+		for range clients {
+			go func() {
+				status, _, body := w.Do("POST", "/volumes", strings.NewReader(`{"name":"`+c.name+`"}`), "X-API-KEY", keyZoe)
+				statuses <- status
+				bodies <- body
+			}()
+		}
+		count := map[int]int{}
+		for range clients {
+			body := ""
+			status := wait.Receive(t, "a reply", statuses)
+			if body = wait.Receive(t, "its body", bodies); strings.Contains(body, "token") {
+				var made struct{ VolumeID, Token string }
+				if err := json.Unmarshal([]byte(body), &made); err != nil {
+					t.Fatal(err)
+				}
+				token = made.VolumeID + " " + made.Token
+			}
+			count[status]++
+		}
+		refused := map[bool]int{true: http.StatusConflict, false: http.StatusForbidden}[c.made > 0]
+		if count[http.StatusCreated] != c.made || count[refused] != clients-c.made {
+			t.Errorf("volume %s: %v", c.name, count)
+		}
+	}
+	id, token, _ := strings.Cut(token, " ")
+	at := "/volumecontent/" + id + "/dir?path=/"
+	for _, wrong := range []string{"", "x", strings.Replace(token, ".", ".x", 1), strings.SplitN(token, ".", 2)[0]} {
+		if status, _, text := w.Do("GET", at, nil, "Authorization", "Bearer "+wrong); status != http.StatusUnauthorized {
+			t.Errorf("token %q: %d %s", wrong, status, text)
+		}
+	}
+	status := 0
+	for n := 0; n < 2000 && status != http.StatusTooManyRequests; n++ {
+		status, _, _ = w.Do("GET", at, nil, "Authorization", "Bearer "+token)
+		if n == 0 && status != http.StatusOK {
+			t.Errorf("the first request: %d", status)
+		}
+	}
+	if status != http.StatusTooManyRequests {
+		t.Error("no request was refused")
 	}
 }
 

@@ -98,16 +98,3 @@ func (h *Handler) listSnapshots(w http.ResponseWriter, r *http.Request) error {
 	h.reply(w, http.StatusOK, page)
 	return nil
 }
-
-// removeTemplate serves DELETE /templates/{id}, which can be a snapshot.
-func (h *Handler) removeTemplate(w http.ResponseWriter, r *http.Request) error {
-	id := snapshotID(r.PathValue("id"))
-	if !runtime.IsID(id) {
-		return unsupported(noTemplates)
-	}
-	if err := h.service.DestroySnapshot(r.Context(), service.CallerOf(r.Context()), id); err != nil {
-		return err
-	}
-	h.reply(w, http.StatusNoContent, nil)
-	return nil
-}

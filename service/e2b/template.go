@@ -2,7 +2,9 @@ package e2b
 
 import (
 	"context"
+	"errors"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -45,6 +47,52 @@ func (h *Handler) alias(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	h.reply(w, http.StatusOK, map[string]any{"templateID": name, "public": false})
+	return nil
+}
+
+// maxTemplates is how many templates, NAME:TAG, an owner has without a quota.
+const maxTemplates = 100
+
+// names is Names of a service that may have none.
+func (n *builder) names(begin string) ([]string, error) {
+	if n.Names == nil {
+		return nil, nil
+	}
+	return n.Names(begin)
+}
+
+// removeTemplate serves DELETE /templates/{id}, which can be a snapshot. A name without a tag means
+// all of its tags.
+func (h *Handler) removeTemplate(w http.ResponseWriter, r *http.Request) error {
+	caller, id := service.CallerOf(r.Context()), r.PathValue("id")
+	if name := snapshotID(id); runtime.IsID(name) {
+		err := h.service.DestroySnapshot(r.Context(), caller, name)
+		if !errors.Is(err, runtime.ErrNotFound) {
+			if err == nil {
+				h.reply(w, http.StatusNoContent, nil)
+			}
+			return err
+		}
+	}
+	begin := h.templateImage(owner(caller), "")
+	names, err := h.builds.names(begin)
+	if err != nil {
+		return err
+	}
+	removed := false
+	for _, name := range names {
+		if base, _, _ := strings.Cut(name, ":"); name != id && base != id {
+			continue
+		}
+		if err := h.builds.Remove(r.Context(), begin+name); err != nil {
+			return err
+		}
+		removed = true
+	}
+	if !removed {
+		return &fault{http.StatusNotFound, "template " + strconv.Quote(id) + " not found"}
+	}
+	h.reply(w, http.StatusNoContent, nil)
 	return nil
 }
 

@@ -1,8 +1,10 @@
 package e2b
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -18,6 +20,7 @@ import (
 	"wolffia/runtime"
 	"wolffia/service"
 	"wolffia/service/gate"
+	"wolffia/service/quota"
 	"wolffia/service/registry"
 	"wolffia/volume"
 )
@@ -36,6 +39,7 @@ const volumeToken = "e2b volume"
 
 // The bounds of volumes.
 const (
+	maxVolumes    = 100     // of an owner without a quota
 	maxVolumeName = 40      // bytes
 	maxMounts     = 16      // of a sandbox
 	maxVolumeFile = 5 << 30 // bytes
@@ -106,10 +110,26 @@ func (h *Handler) newVolume(w http.ResponseWriter, r *http.Request) error {
 	if len(req.Name) > maxVolumeName || !isVolumeName(req.Name) {
 		return invalid("name %.100q: it must have letters, digits, - and _, at most %d", req.Name, maxVolumeName)
 	}
-	id := volumesOf(owner(service.CallerOf(r.Context()))) + req.Name
+	o := owner(service.CallerOf(r.Context()))
+	id := volumesOf(o) + req.Name
+	h.making.Lock() // two requests make no volume twice, and none too many
+	defer h.making.Unlock()
 	if v, err := h.volumes.Store.Content(id); err == nil {
 		_ = v.Close()
 		return &fault{http.StatusConflict, "volume " + req.Name + " exists already"}
+	}
+	entries, err := h.volumes.Store.List()
+	if err != nil && len(entries) == 0 {
+		return err
+	}
+	has := 0
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name, volumesOf(o)) {
+			has++
+		}
+	}
+	if err := quota.Full(quota.Party{Owner: o}, "volumes", has, cmp.Or(service.QuotaOf(h.service, o).Volumes, maxVolumes)); err != nil {
+		return err
 	}
 	if err := h.volumes.Make(r.Context(), id); err != nil {
 		return err
@@ -126,7 +146,20 @@ func isVolumeName(s string) bool {
 }
 
 func (h *Handler) volumeReply(r *http.Request, id, name string) volumeReply {
-	return volumeReply{id, name, h.service.Token(volumeToken, id), domainOf(r.Host)}
+	return volumeReply{id, name, tokenOf(h.service, id, service.CallerOf(r.Context()).Key), domainOf(r.Host)}
+}
+
+// tokenOf returns the token of a volume. It names the API key that has asked for it, so that what is
+// done with it counts for that.
+func tokenOf(s *service.Service, id, key string) string {
+	return s.Token(volumeToken, id+"/"+key) + "." + base64.RawURLEncoding.EncodeToString([]byte(key))
+}
+
+// keyOf returns the key that a token of a volume names; ok is false if it is not one.
+func keyOf(s *service.Service, token, id string) (key string, ok bool) {
+	mac, name, _ := strings.Cut(token, ".")
+	text, err := base64.RawURLEncoding.DecodeString(name)
+	return string(text), err == nil && s.IsToken(mac, volumeToken, id+"/"+string(text))
 }
 
 // listVolumes serves GET /volumes.
@@ -258,8 +291,12 @@ func (h *Handler) content(w http.ResponseWriter, r *http.Request) error {
 	rest := strings.TrimPrefix(r.URL.Path, "/volumecontent/")
 	id, what, _ := strings.Cut(rest, "/")
 	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if !strings.HasPrefix(id, volumePrefix) || !h.service.IsToken(token, volumeToken, id) {
+	key, ok := keyOf(h.service, token, id)
+	if !ok || !strings.HasPrefix(id, volumePrefix) {
 		return &fault{http.StatusUnauthorized, "Authorization: the request needs the token of the volume"}
+	}
+	if err := h.service.AdmitRequest(service.Caller{Key: key}); err != nil {
+		return err
 	}
 	do := contentCalls[r.Method+" "+what]
 	if do == nil {

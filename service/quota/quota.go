@@ -15,6 +15,8 @@ type Quota struct {
 	Disk      int64 // likewise
 	Creates   int   // new sandboxes in a minute
 	Requests  int   // in a second; of API keys only
+	Templates int   // names of images that requests have built; of owners only
+	Volumes   int   // that requests have made; of owners only
 }
 
 // A Rule gives a Quota to owners or to API keys.
@@ -54,6 +56,14 @@ func (r *Rule) matches(p Party) bool {
 	}
 	return is(r.Owner.OrganizationID, p.Owner.OrganizationID) && is(r.Owner.ProjectID, p.Owner.ProjectID) &&
 		is(r.Owner.UserID, p.Owner.UserID)
+}
+
+// Full returns an error of class [runtime.ErrDenied] if p, which has n of what, may not have one more.
+func Full(p Party, what string, n, most int) error {
+	if n < most {
+		return nil
+	}
+	return runtime.Errorf(runtime.ErrDenied, "quota: %s has %d %s, and may have %d: remove one", p, n, what, most)
 }
 
 // A Usage is what a party has.

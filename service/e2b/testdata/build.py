@@ -89,3 +89,14 @@ assert http.get("/templates/many/files/..%2f..%2fx").status_code in (400, 404)
 other_http = httpx.Client(base_url="http://" + address, headers={"X-API-KEY": other})
 assert other_http.get(f"/templates/many/files/{0:064x}").status_code == 404
 assert other_http.get(f"/templates/many/builds/{begun['buildID']}/status").status_code == 404
+
+# A template is deleted by its owner, with one tag or all.
+assert other_http.delete("/templates/tool").status_code == 404
+assert http.delete("/templates/tool:v2").status_code == 404
+box = Sandbox.create("more", timeout=60)
+assert http.delete("/templates/more").status_code == 409, "it is in use"
+box.kill()
+for name in ("more", "tool:v1"):
+    assert http.delete("/templates/" + name).status_code == 204
+    assert http.delete("/templates/" + name).status_code == 404
+assert not Template.exists("tool:v1") and not Template.exists("more")

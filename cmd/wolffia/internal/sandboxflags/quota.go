@@ -52,13 +52,18 @@ func parseQuota(text string) (r quota.Rule, err error) {
 	if r.Key == "" && r.Requests > 0 {
 		return r, fmt.Errorf("requests are counted for API keys: write key:NAME=requests:%d", r.Requests)
 	}
+	if r.Key != "" && r.Templates+r.Volumes > 0 {
+		return r, errors.New("templates and volumes are counted for owners: write ORG/PROJECT/USER=volumes:10")
+	}
 	return r, nil
 }
 
 // setBound sets one bound, NAME:AMOUNT.
 func setBound(q *quota.Quota, bound string) (err error) {
 	name, value, _ := strings.Cut(bound, ":")
-	counts := map[string]*int{"sandboxes": &q.Sandboxes, "creates": &q.Creates, "requests": &q.Requests}
+	counts := map[string]*int{
+		"sandboxes": &q.Sandboxes, "creates": &q.Creates, "requests": &q.Requests, "templates": &q.Templates, "volumes": &q.Volumes,
+	}
 	sizes := map[string]*int64{"memory": &q.Memory, "disk": &q.Disk}
 	switch {
 	case counts[name] != nil:
@@ -70,7 +75,7 @@ func setBound(q *quota.Quota, bound string) (err error) {
 			err = errors.New("not above 0")
 		}
 	default:
-		return fmt.Errorf("unknown bound %q: want sandboxes, memory, disk, creates or requests", name)
+		return fmt.Errorf("unknown bound %q: want sandboxes, memory, disk, creates, requests, templates or volumes", name)
 	}
 	if err != nil {
 		return fmt.Errorf("%s %q: it must be a number above 0, of memory and disk also such as 8g: %w", name, value, err)

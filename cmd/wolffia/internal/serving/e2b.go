@@ -6,6 +6,7 @@ import (
 	"context"
 	"io"
 	"path/filepath"
+	"strings"
 
 	"wolffia/image/store"
 	"wolffia/ops/stream"
@@ -52,7 +53,28 @@ func (i *instance) forE2B() *e2b.Options {
 				_, err := i.buildFor(ctx, ask, w)
 				return err
 			},
-			Temp: filepath.Join(i.rt.StateDir(), "service", "e2b-builds"),
+			Names: func(begin string) (names []string, err error) {
+				const any = "x" // a name does not end with a slash
+				canonical, err := store.Canonical(begin + any)
+				if err != nil {
+					return nil, err
+				}
+				canonical = strings.TrimSuffix(canonical, any+":latest")
+				images, err := store.Open(i.rt.StateDir()).List()
+				if images == nil {
+					return nil, err
+				}
+				for _, image := range images {
+					for name := range image.Names {
+						if rest, is := strings.CutPrefix(name, canonical); is {
+							names = append(names, rest)
+						}
+					}
+				}
+				return names, nil // which sandbox uses them does not matter
+			},
+			Remove: func(ctx context.Context, name string) error { return store.Open(i.rt.StateDir()).Remove(ctx, name) },
+			Temp:   filepath.Join(i.rt.StateDir(), "service", "e2b-builds"),
 		},
 	}
 }
