@@ -264,7 +264,7 @@ func describe(rec *statedir.Record, c *statedir.Config, state func() (runtime.St
 		return nil, err
 	}
 	s := outline(rec, c)
-	s.State, s.Reason, s.IdleAction = is, why, c.IdleAction
+	s.State, s.Reason, s.IdleAction, s.Ask = is, why, c.IdleAction, c.Ask
 	if is == runtime.StateDead {
 		letDie(rec)
 	}

@@ -74,7 +74,7 @@ func (c *Compiled) Known(name string) bool {
 
 // MayAsk reports whether a connection to a port of a name, which no rule allows, can be asked for.
 func (c *Compiled) MayAsk(name string, port uint16) bool {
-	return c.ask && c.listens(port) && !reserved(name)
+	return c.ask && port > 0 && !reserved(name)
 }
 
 // Named reports whether the policy has the name itself. Else, if it is known, a wildcard has
@@ -156,6 +156,9 @@ func (c *Compiled) collectPorts() []uint16 {
 	}
 	if c.learn || c.ask {
 		all[80], all[443] = true, true
+	}
+	if c.ask {
+		all[22] = true // of git
 	}
 	return slices.Sorted(maps.Keys(all))
 }

@@ -42,7 +42,7 @@ type Policy struct {
 	// Learn allows all names with public addresses, on the ports of the rules and the default
 	// ports. What no rule allows is reported nonetheless.
 	Learn bool `json:"learn,omitempty"`
-	// Ask has names exist that no rule allows, and their ports as those of Learn listened at, so that
+	// Ask has names exist that no rule allows, and ports 22, 80 and 443 listened at, so that
 	// each connection can be asked for. It allows nothing.
 	Ask bool `json:"-"`
 }

@@ -314,6 +314,7 @@ type Sandbox struct {
 	ExpiresAt   time.Time
 	IdleTimeout time.Duration // 0: none
 	IdleAction  IdleAction    // empty: IdleDestroy
+	Ask         []string      // as SandboxConfig.Ask
 	// WakesOnUse says that its next use brings it back: it is paused since it was not used, or
 	// hibernated.
 	WakesOnUse bool

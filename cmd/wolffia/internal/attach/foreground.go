@@ -29,6 +29,7 @@ type Client struct {
 	// TellServers has servers inside named whose addresses a command prints, PublishServers has
 	// them made reachable: see [forward.Auto].
 	TellServers, PublishServers bool
+	asks                        *asks
 	Report                      func() any      // what ExecJSON prints as report; nil: nothing
 	Result                      *runtime.Result // of the last Exec, without output; nil: nothing ran
 }
@@ -42,6 +43,11 @@ func (c *Client) Exec(ctx context.Context, id string, create bool, spec *runtime
 	defer c.noteQueue(spec)()
 	begin, sb := time.Now(), lookUp(ctx, c.rt, id)
 	watch, w := hint.WatchOutput(sb, spec.Command, c.Out, c.Err)
+	c.asks = c.askHere(ctx, sb, spec)
+	defer c.asks.stop()
+	for i := range w {
+		w[i] = c.asks.output(w[i])
+	}
 	servers := c.watchServers(ctx, sb, spec.TTY, create, w)
 	defer servers.Close()
 	exit, err := c.attach(ctx, sb.ID, spec, w[0], w[1]) // a name would be looked for once more

@@ -159,9 +159,9 @@ func (c *Client) join(p runtime.Process, spec *runtime.Command, came chan<- os.S
 	switch {
 	case spec.TTY:
 		// ends with the terminal, or with the command
-		go typing(p.Stdin(), c.Typist(over), over, hangUp)
+		go typing(p.Stdin(), c.asks.keys(c.Typist(over)), over, hangUp)
 	case spec.OpenStdin:
-		unread = feed.Start(p.Stdin(), c.Input(over), func() { _ = p.Close() })
+		unread = feed.Start(p.Stdin(), c.asks.keys(c.Input(over)), func() { _ = p.Close() })
 	}
 	pass := func(to io.Writer) ops.Sink {
 		return func(from io.Reader) error {

@@ -63,16 +63,18 @@ func (c *Client) Terminal(ctx context.Context, sandbox, name string, takeover, c
 		return Unattached, err
 	}
 	defer restore()
+	c.asks = c.askHere(ctx, sb, &runtime.Command{TTY: true})
+	defer c.asks.stop()
 	leave, over := make(chan struct{}), make(chan struct{})
 	defer close(over)
 	go func() { // ends with the input, or when it is over
-		if typed(t.Stdin(), c.Typist(over)) {
+		if typed(t.Stdin(), c.asks.keys(c.Typist(over))) {
 			close(leave)
 		}
 	}()
 	screen := console.NewScreen(c.Out)
 	defer screen.Leave()
-	out := []io.Writer{screen}
+	out := []io.Writer{c.asks.output(screen)}
 	servers := c.watchServers(ctx, sb, true, create, out)
 	defer servers.Close()
 	printed := make(chan struct{})
