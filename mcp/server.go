@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -36,6 +37,9 @@ type Options struct {
 	// Ended is called when a command of the tool bash has ended, with its exit code for callers and
 	// the notes of its result; nil: not.
 	Ended func(ctx context.Context, sandboxID string, command *runtime.Command, exit runtime.Result, notes []string)
+	// Answer answers a question of the sandbox, also with runtime.ScopeAlways; nil: Runtime does, without
+	// that scope.
+	Answer func(ctx context.Context, sandboxID string, q *runtime.Question, a *runtime.Answer) error
 	// Session is the name of the session in which commands run.
 	Session string
 	// Version is wolffia's.
@@ -56,9 +60,10 @@ type Server struct {
 	sandbox *holder
 	outputs *outputs
 	files   *fileclient.Client
-	writing chan struct{} // has a value while no file is changed
-	working chan struct{} // has a value for each file operation that may begin
-	bigs    sync.Map      // each [*big] by its name, while its request is served
+	writing chan struct{}                     // has a value while no file is changed
+	working chan struct{}                     // has a value for each file operation that may begin
+	client  atomic.Pointer[sdk.ServerSession] // nil: it has not said yet what it can
+	bigs    sync.Map                          // each [*big] by its name, while its request is served
 
 	ctx context.Context // of begin
 }
@@ -82,11 +87,14 @@ func newServer(o *Options, kept *outputs, newID func() string) *Server {
 		about += copyInstructions
 	}
 	s.sdk = sdk.NewServer(&sdk.Implementation{Name: "wolffia", Title: "Wolffia sandbox", Version: o.Version}, &sdk.ServerOptions{
-		Instructions:       about,
-		Logger:             o.Log,
-		InitializedHandler: func(context.Context, *sdk.InitializedRequest) { s.sandbox.begin() },
-		Capabilities:       &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}},
-		GetSessionID:       newID,
+		Instructions: about,
+		Logger:       o.Log,
+		InitializedHandler: func(_ context.Context, r *sdk.InitializedRequest) {
+			s.client.Store(r.Session)
+			s.sandbox.begin()
+		},
+		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}},
+		GetSessionID: newID,
 	})
 	s.addShell()
 	s.addJobs()
@@ -134,7 +142,13 @@ func (s *Server) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 // begin lets calls of tools be done until ctx ends.
 func (s *Server) begin(ctx context.Context) {
 	s.ctx = ctx
-	s.sandbox = newHolder(ctx, s.Open)
+	s.sandbox = newHolder(ctx, func(ctx context.Context) (string, error) {
+		id, err := s.Open(ctx)
+		if err == nil {
+			go s.elicit(ctx, id) // ends with the sandbox, or ctx
+		}
+		return id, err
+	})
 }
 
 // A holder has the sandbox, once it is made.

@@ -27,7 +27,7 @@ var (
 		"internal/filecall":                 2130,
 		"local":                             6965,
 		"image/store":                       2540,
-		"mcp":                               3210,
+		"mcp":                               3300,
 		"perm":                              3745,
 		"policy":                            2100,
 		"runtime":                           2400,

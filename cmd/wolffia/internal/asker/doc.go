@@ -1,2 +1,2 @@
-// Package asker shows the questions of sandboxes to a person, and takes the answers.
+// Package asker has a person answer the questions of sandboxes.
 package asker

@@ -78,7 +78,6 @@ func (t *Terminal) show() {
 	}
 	q := t.waiting[0]
 	t.q, t.shown = &q, time.Now()
-	t.say(Sentence(&q))
 	wider := ""
 	if len(q.Targets) > 1 {
 		wider = "  w: wider"
@@ -88,7 +87,8 @@ func (t *Terminal) show() {
 		keys := t.Keys(t.Typed(t.over))
 		go func() { _, _ = io.Copy(io.Discard, keys) }() // ends with hide, or the terminal
 	}
-	t.say(fmt.Sprintf("o: once  s: for this sandbox  a: always%s  n: no  x: no, and do not ask again; then Enter. No, after %v", wider, time.Until(q.Until).Round(time.Second)))
+	t.say(fmt.Sprintf("%s\no: once  s: for this sandbox  a: always%s  n: no  x: no, and do not ask again; then Enter. No, after %v",
+		Sentence(&q), wider, time.Until(q.Until).Round(time.Second)))
 }
 
 // hide has no question on the screen. t.mu is held.

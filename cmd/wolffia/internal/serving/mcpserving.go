@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"wolffia/cmd/wolffia/internal/asker"
 	"wolffia/cmd/wolffia/internal/attach"
 	"wolffia/cmd/wolffia/internal/console"
 	"wolffia/cmd/wolffia/internal/usage"
@@ -36,6 +37,10 @@ func (m *mcpServer) serve(cmd *cobra.Command) error {
 		Copied: m.copied(cmd.Context()), Runtime: m.rt, Open: m.open, Session: m.session, Version: h.Version, Allow: h.AddTo, AllowHost: h.AllowTo,
 		Ended: func(ctx context.Context, id string, command *runtime.Command, exit runtime.Result, notes []string) {
 			attach.New(h, m.rt).Remember(ctx, id, command, &exit, notes...)
+		},
+		Answer: func(ctx context.Context, id string, q *runtime.Question, a *runtime.Answer) error {
+			_, err := asker.Answer(ctx, h, m.rt, id, q, a)
+			return err
 		},
 		Inspect: func(ctx context.Context, id string) (*mcp.Details, error) {
 			d, err := m.rt.Inspect(ctx, id)

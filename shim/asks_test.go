@@ -1,0 +1,159 @@
+package shim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"wolffia/internal/host/boot"
+	"wolffia/internal/test/wait"
+	"wolffia/runtime"
+)
+
+const noLimit = time.Hour
+
+// asker returns questions with somebody to ask.
+func askedBy(t *testing.T) (*asks, *clientConn) {
+	a, c := &asks{}, &clientConn{gone: make(chan struct{})}
+	if r := a.waiting(c, 0); r.Questions == nil || len(*r.Questions) != 0 {
+		t.Fatalf("at first: %+v", r)
+	}
+	return a, c
+}
+
+func toReach(host string) *runtime.Question {
+	return &runtime.Question{Kind: runtime.AskNetwork, Program: "curl", Host: host, Targets: []string{host}}
+}
+
+// begin asks in a goroutine, and returns when the question waits.
+func begin(t *testing.T, a *asks, c *clientConn, ctx context.Context, q *runtime.Question) (id string, answer chan bool) {
+	t.Helper()
+	answer = make(chan bool, 1)
+	go func() { answer <- a.ask(ctx, q, noLimit) }()
+	for seen := int64(0); ; {
+		r := a.waiting(c, seen)
+		for _, w := range *r.Questions {
+			if w.Targets[0] == q.Targets[0] {
+				return w.ID, answer
+			}
+		}
+		seen = r.Seen
+	}
+}
+
+func TestAskNobody(t *testing.T) {
+	a := &asks{}
+	if a.ask(t.Context(), toReach("a:1"), noLimit) {
+		t.Error("nobody is asked, and it is allowed")
+	}
+	a, c := askedBy(t)
+	_, answer := begin(t, a, c, t.Context(), toReach("a:1"))
+	a.left(c)
+	if <-answer {
+		t.Error("the asker has gone, and it is allowed")
+	}
+	if a.ask(t.Context(), toReach("a:1"), noLimit) {
+		t.Error("nobody is asked any more, and it is allowed")
+	}
+}
+
+// Equal questions are one, the first answer holds, and a limit and the end of the asking process end one.
+func TestAnswers(t *testing.T) {
+	a, c := askedBy(t)
+	var all sync.WaitGroup
+	for range 5 {
+		all.Go(func() {
+			if !a.ask(t.Context(), toReach("a:1"), noLimit) {
+				t.Error("not allowed")
+			}
+		})
+	}
+	wait.Until(t, "five wait", func() bool {
+		r := a.waiting(c, 0)
+		return len(*r.Questions) == 1 && (*r.Questions)[0].Count == 5
+	})
+	if err := a.answer(&runtime.Answer{Question: "q1", Allow: true}); err != nil {
+		t.Error(err)
+	}
+	all.Wait()
+	if err := a.answer(&runtime.Answer{Question: "q1"}); !errors.Is(err, runtime.ErrNotFound) {
+		t.Errorf("the second answer: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	_, answer := begin(t, a, c, ctx, toReach("b:1"))
+	cancel()
+	if <-answer {
+		t.Error("the process has ended, and it is allowed")
+	}
+	if r := a.waiting(c, 0); len(*r.Questions) != 0 {
+		t.Errorf("left: %+v", *r.Questions)
+	}
+	if a.ask(t.Context(), toReach("c:1"), time.Millisecond) {
+		t.Error("the limit is over, and it is allowed")
+	}
+}
+
+// A program is not asked for any more after three refusals, nor is what is not to be asked again.
+func TestTired(t *testing.T) {
+	a, c := askedBy(t)
+	for i := range maxRefused {
+		q := toReach(fmt.Sprintf("%d:1", i))
+		id, answer := begin(t, a, c, t.Context(), q)
+		if err := a.answer(&runtime.Answer{Question: id}); err != nil || <-answer {
+			t.Errorf("refusal %d: %v", i, err)
+		}
+	}
+	if a.ask(t.Context(), toReach("more:1"), noLimit) {
+		t.Error("asked after three refusals")
+	}
+	q := toReach("other:1")
+	q.Program = "wget"
+	id, answer := begin(t, a, c, t.Context(), q)
+	if err := a.answer(&runtime.Answer{Question: id, Scope: runtime.ScopeSandbox}); err != nil || <-answer {
+		t.Error(err)
+	}
+	q.Program = "node"
+	if a.ask(t.Context(), q, noLimit) {
+		t.Error("asked again")
+	}
+}
+
+func TestSecretNeedsItsPath(t *testing.T) {
+	a, c := askedBy(t)
+	q := &runtime.Question{Kind: runtime.AskReveal, Path: "k.pem", Secret: true, Targets: []string{"/k.pem"}}
+	id, answer := begin(t, a, c, t.Context(), q)
+	if err := a.answer(&runtime.Answer{Question: id, Allow: true}); !errors.Is(err, runtime.ErrInvalid) {
+		t.Errorf("without the path: %v", err)
+	}
+	if err := a.answer(&runtime.Answer{Question: id, Allow: true, Path: "k.pem"}); err != nil || !<-answer {
+		t.Errorf("with the path: %v", err)
+	}
+}
+
+// What waits is bounded, and so is a reply.
+func TestManyQuestions(t *testing.T) {
+	a, c := askedBy(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	for i := range maxWaiting {
+		q := toReach(fmt.Sprintf("%d:1", i))
+		q.Command = fmt.Sprintf("%02000d", i)
+		all.Go(func() { a.ask(ctx, q, noLimit) })
+	}
+	wait.Until(t, "all wait", func() bool { a.mu.Lock(); defer a.mu.Unlock(); return len(a.open) == maxWaiting })
+	if a.ask(ctx, toReach("more:1"), noLimit) {
+		t.Error("one more is allowed")
+	}
+	r := a.waiting(c, 0)
+	if n := len(*r.Questions); n == 0 || n == maxWaiting {
+		t.Errorf("a reply has %d questions of 2000 bytes", n)
+	}
+	if _, err := replyFrame(&boot.Reply{Questions: r.Questions}); err != nil {
+		t.Error(err)
+	}
+	cancel()
+	all.Wait()
+}
