@@ -448,6 +448,10 @@ var Table = [...]Field{
 		Help: "let requests apply the changes of sandboxes with cow to the codebase on this host",
 	},
 	{
+		Name: "console", Kind: Truth, On: Serve, Once: true, Group: Service,
+		Help: "serve a page at /console/ on which the sandboxes are watched and used, with the API keys",
+	},
+	{
 		Name: "allow-builds", Kind: Truth, On: Serve, Once: true, Group: Service,
 		Help: "let requests of E2B's API build templates, with the network and limits of the service",
 	},

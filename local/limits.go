@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -16,6 +18,7 @@ import (
 	"wolffia/internal/host/statedir"
 	"wolffia/internal/sys/cgroup"
 	"wolffia/internal/sys/proc"
+	"wolffia/local/conns"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 )
@@ -284,4 +287,64 @@ func oomKills(rec *statedir.Record, c *statedir.Config) func() int64 {
 		return nil
 	}
 	return l.Group.OOMKills
+}
+
+// clockTick is the unit of times in /proc/PID/stat, the same on all architectures.
+const clockTick = 10 * time.Millisecond
+
+// Usage returns what the running sandboxes use, by their ids. Sandboxes in a container engine are
+// left out. It looks at all processes of the host once.
+func (s *sandboxes) Usage(ctx context.Context) map[string]runtime.Usage {
+	ids, err := s.dir.IDs()
+	if err != nil {
+		return nil
+	}
+	all := map[string]runtime.Usage{}
+	var tree *proc.Descendants
+	for _, id := range ids {
+		rec, c, err := s.header(id)
+		if err != nil {
+			continue
+		}
+		b := s.backend(c.Runtime)
+		if state, _, err := rec.State(); err != nil || !state.Runs() || b == nil || b.Place == launch.InEngine {
+			continue
+		}
+		u := runtime.Usage{}
+		if l := recordedLimits(rec); l != nil && l.Group != nil {
+			u.Memory, u.CPUTime = l.Group.Usage()
+		}
+		if u.Memory == 0 || u.CPUTime == 0 {
+			if tree == nil {
+				tree = proc.NewDescendants(proc.Others())
+			}
+			var use proc.Use
+			if shim := rec.Processes().Shim().PID; shim > 1 {
+				use = tree.Use(shim)
+			}
+			if u.Memory == 0 {
+				u.Memory = use.Memory
+			}
+			if u.CPUTime == 0 {
+				u.CPUTime = time.Duration(use.CPU) * clockTick // centuries fit
+			}
+		}
+		if c.Network == runtime.NetworkFiltered {
+			u.Sent, u.Received, u.Counted = traffic(ctx, rec)
+		}
+		all[id] = u
+	}
+	return all
+}
+
+// trafficLimit is how long a shim may take to say what it has carried.
+const trafficLimit = time.Second
+
+// traffic returns what the network of a sandbox has carried.
+func traffic(ctx context.Context, rec *statedir.Record) (sent, received int64, known bool) {
+	answer, err := conns.Ask(ctx, rec, &boot.Request{Op: boot.OpEgress, Since: math.MaxInt64}, trafficLimit)
+	if err != nil {
+		return 0, 0, false
+	}
+	return answer.Sent, answer.Received, true
 }

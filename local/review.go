@@ -47,6 +47,9 @@ func (s *reviews) Diff(ctx context.Context, sandboxID string, o runtime.DiffOpti
 
 // Apply implements [runtime.Workspace].
 func (s *reviews) Apply(ctx context.Context, sandboxID string, o runtime.ApplyOptions) (*runtime.ApplyResult, error) {
+	if len(o.Hunks) > 0 {
+		return nil, runtime.Errorf(runtime.ErrUnsupported, "hunks cannot be applied yet")
+	}
 	result := &runtime.ApplyResult{Applied: []runtime.Change{}, Left: []runtime.Change{}}
 	work := &boot.Review{Do: boot.ReviewApply, Paths: bytesOf(o.Paths), DryRun: o.DryRun, Force: o.Force}
 	err := s.review(ctx, sandboxID, work, func(r io.Reader) error {

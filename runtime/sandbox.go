@@ -331,3 +331,16 @@ func (s *Sandbox) ContainerName() string {
 	}
 	return s.ID
 }
+
+// A Usage is what a running sandbox uses.
+type Usage struct {
+	// Memory is what its processes have for themselves, in bytes, and CPUTime how long they have
+	// computed since its start. A control group counts them if the sandbox has limits; else they are
+	// sums of what the kernel says of each process, without the memory that processes share.
+	Memory  int64
+	CPUTime time.Duration
+	// Sent and Received are bytes to and from hosts since the start, with NetworkFiltered. Counted
+	// says that they are known.
+	Sent, Received int64
+	Counted        bool
+}

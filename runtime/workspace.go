@@ -95,9 +95,21 @@ type DiffOptions struct {
 type ApplyOptions struct {
 	Paths  []string
 	DryRun bool // change nothing, and return what would be done
+	// Hunks are changes of which only a part is applied; the rest stays a change of the sandbox. With
+	// Hunks and without Paths nothing else is applied.
+	Hunks []Hunks
 	// Force overwrites what is in conflict, and leaves out what is not allowed. It never deletes
 	// what was not there when the sandbox deleted its directory.
 	Force bool
+}
+
+// Hunks are some hunks of the change of a text file that both the sandbox and the host have.
+type Hunks struct {
+	Path string
+	// Digest is the SHA-256, in hexadecimal, of what Diff writes for Path. If that has become
+	// another text, Apply is [ErrConflict] and changes nothing.
+	Digest string
+	Only   []int // the hunks of that text, from 0 on
 }
 
 // An ApplyResult is what Workspace.Apply did. Both lists are sorted by path.

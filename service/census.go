@@ -95,10 +95,11 @@ func (s *Service) Census(ctx context.Context) ([]meter.Sandbox, error) {
 		return nil, err
 	}
 	var known []meter.Sandbox
+	usage := s.rt.Usage(ctx)
 	for _, b := range all {
 		now := meter.Sandbox{Sandbox: b.Sandbox, Owner: b.Owner}
 		if b.State.Runs() {
-			now.Limits = s.rt.Limits(b.ID)
+			now.Limits, now.Usage = s.rt.Limits(b.ID), usage[b.ID]
 		}
 		known = append(known, now)
 	}

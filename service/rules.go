@@ -52,20 +52,24 @@ func ruleOf(r *perm.Rule) *Rule {
 // Rules returns the rules of the sandbox. If name is not empty, they explain that path, which
 // is inside the codebase, or relative to it; a trailing / says that it is a directory.
 func (i *Inside) Rules(ctx context.Context, name string) (*Rules, error) {
-	c, err := i.service.Config(ctx, i.box.ID)
+	return rulesOf(ctx, i.service, i.box, name)
+}
+
+func rulesOf(ctx context.Context, s *Service, b *Sandbox, name string) (*Rules, error) {
+	c, err := s.Config(ctx, b.ID)
 	if err != nil {
 		return nil, err
 	}
-	r := &Rules{MountPoint: i.box.MountPoint, Filter: i.box.Filter, Rules: []Rule{}, Network: i.box.Network, Egress: publicEgress(c.Egress)}
+	r := &Rules{MountPoint: b.MountPoint, Filter: b.Filter, Rules: []Rule{}, Network: b.Network, Egress: publicEgress(c.Egress)}
 	for n := range c.Permissions {
 		r.Rules = append(r.Rules, *ruleOf(&c.Permissions[n]))
 	}
 	if name == "" {
 		return r, nil
 	}
-	rel, in := ops.Within(name, i.box.MountPoint, i.box.MountPoint)
+	rel, in := ops.Within(name, b.MountPoint, b.MountPoint)
 	if !in {
-		return nil, runtime.Errorf(runtime.ErrInvalid, "path %.300q: not in the codebase, which is %s inside: the rules do not apply to it", name, i.box.MountPoint)
+		return nil, runtime.Errorf(runtime.ErrInvalid, "path %.300q: not in the codebase, which is %s inside: the rules do not apply to it", name, b.MountPoint)
 	}
 	rules, err := perm.Compile(c.Permissions)
 	if err != nil {
@@ -134,6 +138,14 @@ func (i *Inside) Audit(ctx context.Context, most int) (list []Denied, before int
 	return newest(ctx, i.service.rt, i.box.ID, most)
 }
 
+// publicDenied is deniedOf without what is of this host: directories and processes.
+func publicDenied(r *audit.Record) Denied {
+	if r.PID = 0; r.Rule != nil {
+		r.Rule.Source = perm.SourceName(r.Rule.Source)
+	}
+	return deniedOf(r)
+}
+
 // newest returns the newest entries of a sandbox's log of denials, oldest first, and how many
 // before them are left out. They name no directory nor process of this host.
 func newest(ctx context.Context, rt Runtime, id string, most int) (list []Denied, before int, err error) {
@@ -147,10 +159,7 @@ func newest(ctx context.Context, rt Runtime, id string, most int) (list []Denied
 		if len(list) == 2*most {
 			before, list = before+most, slices.Delete(list, 0, most)
 		}
-		if r.PID = 0; r.Rule != nil {
-			r.Rule.Source = perm.SourceName(r.Rule.Source)
-		}
-		list = append(list, deniedOf(&r))
+		list = append(list, publicDenied(&r))
 		return ctx.Err()
 	})
 	switch drop := max(0, len(list)-most); {

@@ -41,6 +41,9 @@ type Runtime interface {
 	// DiskUsage returns how many bytes of the disk a sandbox's directory takes; all is false if it
 	// takes more, as when ctx ended.
 	DiskUsage(ctx context.Context, sandboxID string) (bytes int64, all bool, err error)
+	// Usage returns what running sandboxes use now, by their ids; those whose use is not known are
+	// left out.
+	Usage(ctx context.Context) map[string]runtime.Usage
 	// Log opens the log of the processes that a sandbox has on the host. Its content is hostile.
 	Log(sandboxID string) (*os.File, error)
 	// Audit opens the log of a sandbox's denials, which the caller closes.
@@ -103,6 +106,9 @@ type Options struct {
 	Quotas []quota.Rule
 	// AllowApply lets callers change the host's directory by [Review.Apply].
 	AllowApply bool
+	// Every has a service without a registry know all sandboxes of the runtime, also those that no
+	// service has made. A [Caller] with All may use those without an owner.
+	Every bool
 	// Log receives what the service does without a request; nil disables logging.
 	Log *slog.Logger
 	// Meter counts; nil counts nothing.
@@ -193,11 +199,11 @@ func (s *Service) describe(b *runtime.Sandbox) (*Sandbox, *record) {
 		if json.Unmarshal([]byte(text), &r) != nil || r.Owner != (registry.Owner{}) && r.Owner.Validate() != nil {
 			return nil, nil
 		}
-	} else {
-		m, err := s.registry.GetMetadata(b.ID)
-		if err != nil {
-			return nil, nil
-		}
+	} else if m, err := s.registry.GetMetadata(b.ID); err == nil {
+		r.Owner = m.Owner
+	} else if !s.options().Every {
+		return nil, nil
+	} else if m, ok := MetadataOf(b); ok {
 		r.Owner = m.Owner
 	}
 	d := &Sandbox{Sandbox: b, Owner: r.Owner, Requested: r.Image, Entrypoint: r.Entrypoint, Note: r.Note, Metadata: map[string]string{}}

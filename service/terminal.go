@@ -27,6 +27,11 @@ func (i *Inside) Session(ctx context.Context, name string) (*runtime.Session, er
 	return i.service.rt.GetSession(ctx, runtime.SessionIn(i.box.ID, name))
 }
 
+// Sessions returns the sessions, by name.
+func (i *Inside) Sessions(ctx context.Context) ([]*runtime.Session, error) {
+	return i.service.rt.ListSessions(ctx, i.box.ID)
+}
+
 // View connects to the terminal of a session beside the clients that it has. The caller closes the Terminal.
 func (i *Inside) View(ctx context.Context, name string, req *runtime.AttachRequest) (runtime.Terminal, error) {
 	return i.service.rt.AttachSession(ctx, runtime.SessionIn(i.box.ID, name), req)

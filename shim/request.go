@@ -81,6 +81,7 @@ func (s *shim) answer(c *clientConn, req *boot.Request) error {
 		case req.Op == boot.OpEgress:
 			reply := s.filtered.refused(req.Since)
 			reply.Reached = strings.Join(s.filtered.filter.Reached(), " ")
+			reply.Sent, reply.Received = s.filtered.filter.Traffic()
 			return c.reply(reply)
 		}
 		return c.answerLater(func() *boot.Reply { return outcome(s.filtered.set(req.Egress)) })

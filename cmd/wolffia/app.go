@@ -19,7 +19,7 @@ type app struct {
 
 // commands are what makes each command of the command line, by its name.
 var commands = withAgents(map[string]func(*host.Host) *cobra.Command{
-	"apply": review.ApplyCommand, "asks": asksCommand, "audit": auditCommand, "build": buildCommand, "commit": commitCommand, "config": configCommand, "cp": cpCommand, "create": createCommand,
+	"apply": review.ApplyCommand, "asks": asksCommand, "audit": auditCommand, "build": buildCommand, "commit": commitCommand, "config": configCommand, "console": serving.ConsoleCommand, "cp": cpCommand, "create": createCommand,
 	"diff": review.DiffCommand, "discard": review.DiscardCommand, "docker": dockerCommand, "doctor": doctorCommand, "exec": execCommand, "fork": review.ForkCommand,
 	"forward": forwardCommand, "image": imageCommand, "init": initCommand, "inspect": inspectCommand, "logs": logsCommand,
 	"ls": lsCommand, "mcp": serving.MCPCommand, "network": networkCommand, "pause": pauseCommand, "policy": policyCommand, "pool": poolCommand,

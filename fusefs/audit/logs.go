@@ -86,6 +86,27 @@ func (l *Logs) Each(each func(Record) error) error {
 	}
 }
 
+// More calls each with the records that were written since the last call of it or of Each, until
+// there is an error. It does not wait for others.
+func (l *Logs) More(each func(Record) error) error {
+	for {
+		if err := l.Each(each); err != nil {
+			return err
+		}
+		found := false
+		for _, r := range l.readers {
+			more, err := r.more()
+			if err != nil {
+				return err
+			}
+			found = found || more
+		}
+		if !found {
+			return nil
+		}
+	}
+}
+
 // Follow does as Each, and then calls each with every future record of each log; otherwise it is as
 // [Reader.Follow]. Calls of each do not overlap.
 func (l *Logs) Follow(ctx context.Context, alive string, each func(Record) error) error {

@@ -43,6 +43,11 @@ func (k *Keys) Len() int {
 	return len(k.all)
 }
 
+// OneKey returns keys that are one token, for a caller.
+func OneKey(token string, caller service.Caller) *Keys {
+	return &Keys{[]key{{sha256.Sum256([]byte(token)), caller}}}
+}
+
 // ReadKeys reads a key file, which must be a regular file of this user that others cannot read
 // (mode 0600), or a credential of systemd (LoadCredential=). A line is a key of 16 to 512 printable characters without spaces. An owner,
 // ORG/PROJECT/USER, may follow after a space: the key is then for the sandboxes of that owner only.

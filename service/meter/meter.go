@@ -145,6 +145,7 @@ type Sandbox struct {
 	*runtime.Sandbox
 	Owner  registry.Owner       // zero: none
 	Limits *runtime.LimitsState // nil: it has none, or does not run
+	Usage  runtime.Usage        // zero: it does not run, or it is not known
 }
 
 // A Pool is what is known of the pool of a service.
@@ -255,12 +256,20 @@ var gauges = []struct {
 		func(b *Sandbox) (float64, bool) { return float64(b.Resources.Memory), b.Resources.Memory > 0 },
 	},
 	{
-		family{"wolffia_sandbox_memory_bytes", "gauge", "Memory that a running sandbox uses, if a control group counts it."},
-		func(b *Sandbox) (float64, bool) { return float64(b.Limits.MemoryUsed), b.Limits.MemoryUsed > 0 },
+		family{"wolffia_sandbox_memory_bytes", "gauge", "Memory that a running sandbox uses: of its control group, else what its processes do not share."},
+		func(b *Sandbox) (float64, bool) { return float64(b.Usage.Memory), b.Usage.Memory > 0 },
 	},
 	{
-		family{"wolffia_sandbox_cpu_seconds_total", "counter", "Time that a running sandbox has computed, if a control group counts it."},
-		func(b *Sandbox) (float64, bool) { return b.Limits.CPUTime.Seconds(), b.Limits.CPUTime > 0 },
+		family{"wolffia_sandbox_cpu_seconds_total", "counter", "Time that a running sandbox has computed."},
+		func(b *Sandbox) (float64, bool) { return b.Usage.CPUTime.Seconds(), b.Usage.CPUTime > 0 },
+	},
+	{
+		family{"wolffia_sandbox_sent_bytes_total", "counter", "Bytes from a running sandbox to the hosts of its filtered network."},
+		func(b *Sandbox) (float64, bool) { return float64(b.Usage.Sent), b.Usage.Counted },
+	},
+	{
+		family{"wolffia_sandbox_received_bytes_total", "counter", "Bytes to a running sandbox from the hosts of its filtered network."},
+		func(b *Sandbox) (float64, bool) { return float64(b.Usage.Received), b.Usage.Counted },
 	},
 	{
 		family{"wolffia_sandbox_oom_kills_total", "counter", "Processes of a running sandbox that the kernel has killed for its memory limit."},

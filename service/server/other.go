@@ -32,6 +32,8 @@ func (s *Server) other(r *http.Request) http.Handler {
 		return named("/metrics", s.metrics)
 	case s.opts.OpenSandbox != nil && (strings.HasPrefix(path, "/v1/") || strings.HasPrefix(path, "/sandboxes/")):
 		return s.admitted(s.opts.OpenSandbox, s.opts.OpenSandbox.Keyed(r), refuse)
+	case s.opts.Console != nil && (path == "/console" || strings.HasPrefix(path, "/console/")):
+		return s.admitted(s.opts.Console, s.opts.Console.Keyed(r), s.opts.Console.Refuse)
 	case s.opts.Agents != nil && path == "/mcp":
 		return s.admitted(s.opts.Agents, true, refuse)
 	case s.opts.SWEReX != nil && s.opts.SWEReX.Serves(path):

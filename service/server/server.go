@@ -60,6 +60,14 @@ type Options struct {
 		Serves(r *http.Request) (is, keyed bool)
 		Refuse(w http.ResponseWriter, r *http.Request, err error)
 	}
+	// Console serves what is below /console/; nil serves nothing. Requests that are not keyed are
+	// for the files of a page. Refuse and Drain are as of E2B and of Agents.
+	Console interface {
+		http.Handler
+		Keyed(r *http.Request) bool
+		Refuse(w http.ResponseWriter, r *http.Request, err error)
+		Drain()
+	}
 	// Metrics has /metrics answered; Meter is that of the service, and counts requests.
 	Metrics bool
 	Meter   *meter.Meter

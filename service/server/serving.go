@@ -119,6 +119,9 @@ func (s *Server) Stop(ctx context.Context, grace time.Duration) error {
 	if s.opts.Agents != nil {
 		s.opts.Agents.Drain()
 	}
+	if s.opts.Console != nil {
+		s.opts.Console.Drain()
+	}
 	// Shutdown closes connections whose request it has just read: only when none is left may it be called.
 	select {
 	case <-s.at.drained():

@@ -83,6 +83,9 @@ type Reply struct {
 	Seen      int64               `json:"seen,omitempty"`
 	// Reached answers egress too: NAME:PORT of each host that was connected to, with spaces between.
 	Reached string `json:"reached,omitempty"`
+	// Sent and Received answer egress too: bytes to and from those hosts since the start.
+	Sent     int64 `json:"sent,omitempty"`
+	Received int64 `json:"received,omitempty"`
 	// Errno is the kernel's error number for dial, if that has failed with one.
 	Errno int `json:"errno,omitempty"`
 	// Unknown says that the request may or may not have taken effect.

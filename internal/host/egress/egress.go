@@ -18,6 +18,8 @@ type Filter interface {
 	SetPolicy(*network.Compiled) error
 	// Reached returns NAME:PORT of the hosts that it has connected to, sorted, some hundred at most.
 	Reached() []string
+	// Traffic returns how many bytes it has carried to the outside, and from there.
+	Traffic() (sent, received int64)
 	Close() error
 }
 

@@ -74,6 +74,8 @@ type Gateway struct {
 	inbound  map[*inboundConn]struct{}
 	outbound map[*outboundConn]struct{}
 	reached  map[target]struct{} // at most maxReached
+	// bytes that closed connections to the outside have carried
+	sent, received int64
 }
 
 // Filter is an [egress.Start].

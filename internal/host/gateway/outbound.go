@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
 
 	"wolffia/network"
 )
@@ -40,13 +43,43 @@ func (o *outboundConn) allowedBy(p *network.Compiled) bool {
 
 // Close closes the connection.
 func (o *outboundConn) Close() error {
-	err := o.Conn.Close()
 	o.end.Do(func() {
 		o.g.mu.Lock()
 		defer o.g.mu.Unlock()
 		delete(o.g.outbound, o)
+		o.g.sent, o.g.received = o.carried(o.g.sent, o.g.received)
 	})
-	return err
+	return o.Conn.Close()
+}
+
+// carried adds how many bytes the connection has sent and received to two numbers. The kernel
+// counts them: it moves most of them by itself. Of a connection that is closed it tells nothing.
+func (o *outboundConn) carried(sent, received int64) (int64, int64) {
+	conn, is := o.Conn.(syscall.Conn)
+	if !is {
+		return sent, received
+	}
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return sent, received
+	}
+	_ = raw.Control(func(fd uintptr) {
+		if info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+			sent, received = sent+int64(info.Bytes_acked), received+int64(info.Bytes_received)
+		}
+	})
+	return sent, received
+}
+
+// Traffic implements [egress.Filter].
+func (g *Gateway) Traffic() (sent, received int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	sent, received = g.sent, g.received
+	for o := range g.outbound {
+		sent, received = o.carried(sent, received)
+	}
+	return sent, received
 }
 
 // CloseWrite ends the direction to the outside.

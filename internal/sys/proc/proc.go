@@ -21,6 +21,8 @@ type Process struct {
 	Start                       uint64 // in clock ticks since boot
 	State                       byte
 	Terminal                    bool // it has a controlling terminal
+	// CPU is how long it has computed, in clock ticks, with the children that it has waited for.
+	CPU uint64
 }
 
 // Dead reports whether the process is a zombie: it has ended, and its parent has not
@@ -95,12 +97,17 @@ func parse(pid int, stat []byte) (Process, bool) {
 		return Process{}, false
 	}
 	p := Process{PID: pid, State: f[0][0]}
-	var errs [4]error
+	var errs [8]error
 	p.Parent, errs[0] = strconv.Atoi(string(f[1]))
 	p.Group, errs[1] = strconv.Atoi(string(f[2]))
 	p.Session, errs[2] = strconv.Atoi(string(f[3]))
 	p.Terminal = string(f[4]) != "0"
 	p.Start, errs[3] = strconv.ParseUint(string(f[19]), 10, 64)
+	for i, field := range f[11:15] { // of itself and of children, in user mode and in the kernel's
+		var n uint64
+		n, errs[4+i] = strconv.ParseUint(string(field), 10, 64)
+		p.CPU += n
+	}
 	return p, errors.Join(errs[:]...) == nil
 }
 

@@ -34,6 +34,8 @@ var (
 		"cmd/wolffia/internal/sandboxflags": 2050,
 		"service":                           4640,
 		"service/opensandbox":               3410,
+		"service/console":                   2700, // an API of forty calls
+		"cmd/wolffia/internal/serving":      2180,
 		"service/server":                    2440,
 		"session":                           6293,
 		"shim":                              4850,

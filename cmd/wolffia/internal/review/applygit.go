@@ -74,24 +74,43 @@ func gitDirs(changes []runtime.Change) (dirs []string) {
 	return dirs
 }
 
+// A Repository is one that changes of a sandbox are about.
+type Repository struct {
+	Dir     string // relative to the codebase; empty: its top
+	Commits int    // that the host does not have, or no remote if it is not Hosted; up to 1000
+	Hosted  bool   // the host has a repository there
+}
+
+// Repositories returns the repositories that changes of a running sandbox are about.
+func (rv *Reviewer) Repositories(
+	ctx context.Context, s *runtime.Sandbox, changes []runtime.Change,
+) (all []Repository, err error) {
+	for _, dir := range gitDirs(changes) {
+		commits, hosted, err := rv.rt.AheadGit(ctx, s.ID, dir)
+		if err != nil && !rv.noRepository(ctx, s, path.Join(s.MountPoint, dir, ".git")) {
+			return nil, err
+		}
+		if err == nil {
+			all = append(all, Repository{dir, commits, hosted})
+		}
+	}
+	return all, nil
+}
+
 // commitsOf returns how many commits the repositories have that changes of a sandbox are about: n
 // that the host does not have, and of repositories that are only inside, those that no remote has.
-// It counts up to 1000 in each.
 func (rv *Reviewer) commitsOf(
 	ctx context.Context, s *runtime.Sandbox, changes []runtime.Change,
 ) (n, inside int, err error) {
-	for _, dir := range gitDirs(changes) {
-		commits, hosted, err := rv.rt.AheadGit(ctx, s.ID, dir)
-		switch {
-		case err != nil && !rv.noRepository(ctx, s, path.Join(s.MountPoint, dir, ".git")):
-			return 0, 0, err
-		case hosted:
-			n += commits
-		default:
-			inside += commits
+	all, err := rv.Repositories(ctx, s, changes)
+	for _, r := range all {
+		if r.Hosted {
+			n += r.Commits
+		} else {
+			inside += r.Commits
 		}
 	}
-	return n, inside, nil
+	return n, inside, err
 }
 
 // noRepositoryScript ends with 0 if $1 cannot have or lead to commits: it does not exist, is an empty file,

@@ -23,6 +23,9 @@ func (m *mcpServer) serve(*cobra.Command) error {
 	return execServe(m.Host, m.flags.Text("runtime"))
 }
 
+// show serves the page, as another program.
+func (p *consolePage) show(*cobra.Command) error { return execServe(p.Host, "") }
+
 // execServe executes wolffia-serve in this process, with the same arguments; it returns only
 // if that fails. wolffia-serve is this program with what it serves by, whose packages would cost
 // each command of the small program a quarter of its time.

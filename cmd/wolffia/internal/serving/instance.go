@@ -20,6 +20,7 @@ import (
 	"wolffia/runtime"
 	"wolffia/service"
 	"wolffia/service/agent"
+	page "wolffia/service/console"
 	"wolffia/service/e2b"
 	"wolffia/service/gate"
 	"wolffia/service/meter"
@@ -40,6 +41,7 @@ type instance struct {
 	agents   *agent.Handler
 	swerex   *swerex.Handler
 	e2b      *e2b.Handler
+	console  *page.Handler // nil: none
 	docker   *dockerSocket // nil: none
 	gate     *gate.Gate
 	listener net.Listener
@@ -157,11 +159,16 @@ func (i *instance) open(ctx context.Context) (err error) {
 	i.agents = agent.New(&agent.Options{Runtime: i.rt, Service: i.service, Allow: i.AddTo, AllowHost: i.AllowTo, Version: i.Version, Copied: i.now.template.CopyOnWrite})
 	i.swerex = swerex.New(i.service, &swerex.Options{Log: i.log})
 	i.e2b = e2b.New(i.service, i.site.keys != nil, i.forE2B())
-	i.server = server.New(i.service, &server.Options{
+	serves := &server.Options{
 		Pool: i.counter, Log: i.log, Gate: i.gate, Meter: meter, Metrics: true, Agents: i.agents, SWEReX: i.swerex,
 		OpenSandbox: opensandbox.New(i.service, &opensandbox.Options{Log: i.log}),
 		E2B:         i.e2b,
-	})
+	}
+	if i.now.Truth("console") {
+		i.console = newPage(i.Host, i.rt, i.service, "serve", i.log)
+		serves.Console = i.console
+	}
+	i.server = server.New(i.service, serves)
 	if i.docker, err = i.openDocker(ctx); err != nil {
 		return err
 	}
@@ -252,6 +259,9 @@ func (i *instance) close() {
 		i.agents.Close()
 		i.swerex.Close()
 		i.e2b.Close()
+	}
+	if i.console != nil {
+		i.console.Close()
 	}
 	err := i.docker.close()
 	if i.service != nil {
