@@ -452,6 +452,10 @@ var Table = [...]Field{
 		Help: "serve a page at /console/ on which the sandboxes are watched and used, with the API keys",
 	},
 	{
+		Name: "allow-answers", Kind: Truth, On: Serve, Once: true, Group: Service,
+		Help: "let owners answer what their sandboxes ask with --ask",
+	},
+	{
 		Name: "allow-builds", Kind: Truth, On: Serve, Once: true, Group: Service,
 		Help: "let requests of E2B's API build templates, with the network and limits of the service",
 	},

@@ -74,6 +74,7 @@ type Service struct {
 	used      used
 	kernels   *code.Kernels
 	usedAt    usedAt
+	watches   watches
 	stops     sync.Map // has the timers of sandboxes that end by a pause, by id
 
 	mu       sync.Mutex
@@ -109,6 +110,8 @@ type Options struct {
 	// Every has a service without a registry know all sandboxes of the runtime, also those that no
 	// service has made. A [Caller] with All may use those without an owner.
 	Every bool
+	// AllowAnswers lets owners answer the questions of their sandboxes.
+	AllowAnswers bool
 	// Log receives what the service does without a request; nil disables logging.
 	Log *slog.Logger
 	// Meter counts; nil counts nothing.

@@ -329,7 +329,7 @@ func TestDescription(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal([]byte(body), &doc); err != nil || status != http.StatusOK || len(doc.Paths) != 35 {
+	if err := json.Unmarshal([]byte(body), &doc); err != nil || status != http.StatusOK || len(doc.Paths) != 37 {
 		t.Fatalf("%d, %v, %d calls", status, err, len(doc.Paths))
 	}
 	bash := doc.Paths["/api/v1/executeBash"].Post

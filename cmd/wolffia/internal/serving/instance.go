@@ -181,6 +181,7 @@ func (i *instance) set(o *service.Options, pool *warmPool) {
 	o.NewID, o.Quotas, o.Roots = pool.newID, i.now.quotas, i.now.volumes
 	o.Configure = sandboxTemplate(i.Host, i.now.flags, &i.now.choiceFlags, i.null)
 	o.MayReach, o.AllowApply = i.now.flags.MayReach, i.now.Truth("allow-apply")
+	o.AllowAnswers = i.now.Truth("allow-answers")
 	i.current.Store(i.now)
 }
 

@@ -1,0 +1,42 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"wolffia/runtime"
+	"wolffia/service"
+)
+
+type questionsRequest struct {
+	ownerRequest
+	Seen   int64 `json:"seen"`   // of the last reply; 0: at first
+	WaitMS int64 `json:"waitMs"` // for news, at most 55000
+}
+
+type questionsReply struct {
+	Questions []runtime.Question `json:"questions"`
+	Seen      int64              `json:"seen"`
+}
+
+func questions(ctx context.Context, i *service.Inside, r *questionsRequest) (any, error) {
+	wait := time.Duration(min(max(r.WaitMS, 0), service.MaxAskWait.Milliseconds())) * time.Millisecond
+	all, seen, err := i.Questions(ctx, r.Seen, wait)
+	return questionsReply{append([]runtime.Question{}, all...), seen}, err
+}
+
+type answerRequest struct {
+	ownerRequest
+	runtime.Answer
+}
+
+type answerReply struct {
+	Question string `json:"question"`
+}
+
+func answerQuestion(ctx context.Context, i *service.Inside, r *answerRequest) (any, error) {
+	if r.By == "" {
+		r.By = "the service's API"
+	}
+	return answerReply{r.Question}, i.Answer(ctx, &r.Answer)
+}
