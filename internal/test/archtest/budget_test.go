@@ -32,7 +32,7 @@ var (
 		"policy":                            2100,
 		"runtime":                           2400,
 		"cmd/wolffia/internal/sandboxflags": 2050,
-		"service":                           4640,
+		"service":                           4800,
 		"service/opensandbox":               3410,
 		"service/console":                   2700, // an API of forty calls
 		"cmd/wolffia/internal/serving":      2180,
