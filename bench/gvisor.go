@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -74,22 +75,35 @@ func runscDo(runsc string) (p *program, end func(), err error) {
 // A container is one of runsc by itself, for runsc exec.
 type container struct {
 	runsc, dir string
-	cmd        *exec.Cmd
+	// outer says that runsc gets its namespaces here, and does not make them itself (--rootless), in which it
+	// cannot restore.
+	outer bool
+	cmd   *exec.Cmd
 }
 
-// flags are those before the command of every call of runsc.
-func (c *container) flags() []string {
-	return []string{"--rootless", "--network=none", "--ignore-cgroups", "--root=" + filepath.Join(c.dir, "state")}
+// command is a call of runsc.
+func (c *container) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(c.runsc, slices.Concat([]string{
+		fmt.Sprintf("--rootless=%t", !c.outer), "--network=none", "--ignore-cgroups", "--root=" + filepath.Join(c.dir, "state"),
+	}, args)...)
+	if c.outer {
+		cmd.SysProcAttr = &syscall.SysProcAttr{
+			Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
+			UidMappings: []syscall.SysProcIDMap{{HostID: os.Geteuid(), Size: 1}},
+			GidMappings: []syscall.SysProcIDMap{{HostID: os.Getegid(), Size: 1}},
+		}
+	}
+	return cmd
 }
 
 // newContainer starts one on the host's own system directories, as runsc do
 // has them.
-func newContainer(ctx context.Context, runsc string) (_ *container, err error) {
+func newContainer(ctx context.Context, runsc string, outer bool) (_ *container, err error) {
 	dir, err := os.MkdirTemp("", "wolffia-bench")
 	if err != nil {
 		return nil, err
 	}
-	c := &container{runsc: runsc, dir: dir}
+	c := &container{runsc: runsc, dir: dir, outer: outer}
 	defer func() {
 		if err != nil {
 			c.close()
@@ -104,7 +118,10 @@ func newContainer(ctx context.Context, runsc string) (_ *container, err error) {
 		Root:     &specs.Root{Path: root},
 		Hostname: "bench",
 		Process:  &specs.Process{Args: []string{"sleep", "3600"}, Env: []string{"PATH=/usr/bin:/bin"}, Cwd: "/"},
-		Mounts:   []specs.Mount{{Destination: "/usr", Type: "bind", Source: "/usr", Options: []string{"rbind", "ro"}}},
+		Mounts: []specs.Mount{
+			{Destination: "/usr", Type: "bind", Source: "/usr", Options: []string{"rbind", "ro"}},
+			{Destination: "/tmp", Type: "tmpfs", Source: "tmpfs"},
+		},
 	}
 	for _, name := range []string{"bin", "lib", "lib64", "sbin"} {
 		if target, err := os.Readlink("/" + name); err == nil {
@@ -120,7 +137,7 @@ func newContainer(ctx context.Context, runsc string) (_ *container, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c.cmd = exec.Command(runsc, append(c.flags(), "run", "--bundle="+dir, "bench")...)
+	c.cmd = c.command("run", "--bundle="+dir, "bench")
 	var said bytes.Buffer
 	c.cmd.Stderr = &said
 	if err := c.cmd.Start(); err != nil {
@@ -140,7 +157,7 @@ func (c *container) exec(command string) error { return c.do("exec", "bench", co
 
 // do calls runsc about containers.
 func (c *container) do(args ...string) error {
-	out, err := exec.Command(c.runsc, append(c.flags(), args...)...).CombinedOutput()
+	out, err := c.command(args...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("runsc %s: %w: %s", args[0], err, out)
 	}
@@ -149,7 +166,7 @@ func (c *container) do(args ...string) error {
 
 func (c *container) close() {
 	if c.cmd != nil && c.cmd.Process != nil {
-		_ = exec.Command(c.runsc, append(c.flags(), "delete", "--force", "bench")...).Run()
+		_ = c.do("delete", "--force", "bench")
 		_ = c.cmd.Process.Kill()
 		_ = c.cmd.Wait()
 	}
@@ -168,7 +185,7 @@ func (b *bench) gvisorExec(runsc string) error {
 	if err != nil {
 		return err
 	}
-	peer, err := newContainer(b.ctx, runsc)
+	peer, err := newContainer(b.ctx, runsc, false)
 	if err != nil {
 		return err
 	}
