@@ -123,11 +123,7 @@ func (Launcher) Launch(spec *launch.Spec) (*launch.Instance, error) {
 	inst.Pause = func() error { return pause(state, spec.Tag) }
 	inst.Resume = func() error { return control(state, spec.Tag, methodResume) }
 	inst.Save = func(dir *os.File, sync bool) error {
-		k, err := keptNow(spec, as)
-		if err != nil {
-			return runtime.Errorf(runtime.ErrUnavailable, "keep the memory: %w", err)
-		}
-		return k.save(state, spec.Tag, dir, sync)
+		return save(state, spec.Tag, dir, sync, func() (*kept, error) { return keptNow(spec, as, nil) })
 	}
 	inst.Explain = explain
 	return inst, nil

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -28,15 +29,25 @@ import (
 // A kept is the record of a kept memory, the first of launch.MemoryFiles: what gVisor restores it
 // with must be the same.
 type kept struct {
-	Runsc string     `json:"runsc"` // its version, with our patches
-	Guest string     `json:"guest"` // the SHA-256 of PID 1's program, which is mapped in the memory
-	Spec  specs.Spec `json:"spec"`
+	Runsc string `json:"runsc"` // its version, with our patches
+	Guest string `json:"guest"` // the SHA-256 of PID 1's program, which is mapped in the memory
+	// File is which file that is, and in which state: while it is equal, so is Guest.
+	File guestFile  `json:"file,omitzero"`
+	Spec specs.Spec `json:"spec"`
 	// Boot is the boot_id (random(4)) of the machine, if the memory may not be on the disk.
 	Boot string `json:"boot,omitempty"`
 }
 
-// keptNow returns the record of a memory that is kept now.
-func keptNow(spec *launch.Spec, config *specs.Spec) (*kept, error) {
+// A guestFile tells files, and their states, apart. Only the kernel sets Changed.
+type guestFile struct {
+	Device  uint64 `json:"device"`
+	Inode   uint64 `json:"inode"`
+	Size    int64  `json:"size"`    // in bytes
+	Changed int64  `json:"changed"` // its ctime, in ns since 1970
+}
+
+// keptNow returns the record of a memory that is kept now. was is an earlier record, or nil.
+func keptNow(spec *launch.Spec, config *specs.Spec, was *kept) (*kept, error) {
 	version, err := runsc.VersionOf(context.Background(), spec.Program)
 	if err != nil {
 		return nil, fmt.Errorf("version of runsc: %w", err)
@@ -46,15 +57,23 @@ func keptNow(spec *launch.Spec, config *specs.Spec) (*kept, error) {
 		return nil, err
 	}
 	defer guest.Close()
-	sum := sha256.New()
-	if _, err := io.Copy(sum, guest); err != nil {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(guest.Fd()), &st); err != nil {
 		return nil, err
+	}
+	k := &kept{Runsc: version, File: guestFile{st.Dev, st.Ino, st.Size, st.Ctim.Nano()}, Spec: *config}
+	if was != nil && was.File == k.File {
+		k.Guest = was.Guest
+	} else {
+		sum := sha256.New()
+		if _, err := io.Copy(sum, guest); err != nil {
+			return nil, err
+		}
+		k.Guest = hex.EncodeToString(sum.Sum(nil))
 	}
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return nil, err
-	}
-	return &kept{version, hex.EncodeToString(sum.Sum(nil)), *config, strings.TrimSpace(string(id))}, nil
+	k.Boot = strings.TrimSpace(string(id))
+	return k, err
 }
 
 // maxRecord bounds a record, in bytes.
@@ -119,7 +138,7 @@ func restorable(spec *launch.Spec, now *specs.Spec) (*specs.Spec, error) {
 	if err != nil {
 		return nil, err
 	}
-	is, err := keptNow(spec, now)
+	is, err := keptNow(spec, now, was)
 	if err != nil {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "restore the memory: %w", err)
 	}
@@ -147,8 +166,9 @@ func byTarget(mounts []specs.Mount) map[string][]string {
 // saveLimit is how long gVisor may take to write its memory: a slow disk writes 60 GB meanwhile.
 const saveLimit = 10 * time.Minute
 
-// save writes launch.MemoryFiles to a directory, with sync to the disk, the record last.
-func (k *kept) save(state, tag string, dir *os.File, sync bool) (err error) {
+// save writes launch.MemoryFiles to a directory, if durable to the disk, the record last, which now
+// returns.
+func save(state, tag string, dir *os.File, durable bool, now func() (*kept, error)) (err error) {
 	var files []*os.File
 	defer func() {
 		for _, f := range files {
@@ -168,28 +188,49 @@ func (k *kept) save(state, tag string, dir *os.File, sync bool) (err error) {
 		Pages    bool              `json:"have_pages_file"`
 		Resume   bool
 	}{map[string]string{"compression": "none"}, true, true}
-	if err := call(state, tag, methodSave, arg, saveLimit, files[1:]...); err != nil {
+	var k *kept
+	made := make(chan error, 1)
+	go func() { // ends soon; it reads PID 1's program meanwhile
+		var err error
+		k, err = now()
+		made <- err
+	}()
+	called := call(state, tag, methodSave, arg, saveLimit, files[1:]...)
+	if err := <-made; err != nil {
+		return runtime.Errorf(runtime.ErrUnavailable, "keep the memory: %w", err)
+	}
+	if err := called; err != nil {
 		if strings.Contains(err.Error(), unix.ENOSPC.Error()) { // gVisor's kernel has no other word for it
 			err = fmt.Errorf("the disk of the state directory has no room for what the programs use: free some: %w", err)
 		}
 		return runtime.WithClass(runtime.ErrUnavailable, fmt.Errorf("keep the memory: %w", err))
 	}
-	if sync {
+	if durable {
 		k.Boot = ""
-		for _, f := range files[1:] {
-			err = errors.Join(err, f.Sync())
-		}
+		err = syncAll(files[1:]...)
 	}
 	if err == nil {
 		err = json.NewEncoder(files[0]).Encode(k)
 	}
-	if err == nil && sync {
-		err = errors.Join(files[0].Sync(), dir.Sync())
+	if err == nil && durable {
+		err = syncAll(files[0], dir)
 	}
 	if err != nil {
 		return runtime.Errorf(runtime.ErrUnavailable, "keep the memory: %w", err)
 	}
 	return nil
+}
+
+// syncAll waits until files are on the disk: all at once, which a file system with a journal does in
+// one transaction.
+func syncAll(files ...*os.File) error {
+	errs := make([]error, len(files))
+	var all sync.WaitGroup
+	for i, f := range files {
+		all.Go(func() { errs[i] = f.Sync() })
+	}
+	all.Wait()
+	return errors.Join(errs...)
 }
 
 // memoryDir is the name of the directory, in launch.Spec.Dir, that runsc reads a kept memory from.

@@ -20,10 +20,10 @@ func TestFit(t *testing.T) {
 		return specs.Mount{Destination: target, Source: source, Type: "bind", Options: options}
 	}
 	record := func(change func(k *kept)) *kept {
-		k := &kept{"v1", "abc", specs.Spec{
+		k := &kept{Runsc: "v1", Guest: "abc", Boot: "boot1", Spec: specs.Spec{
 			Hostname: "was", Process: &specs.Process{Args: []string{"guest", "--files", "9", "tag-1"}, Env: []string{"GOMAXPROCS=2"}},
 			Mounts: []specs.Mount{mount("/a", "/x", "ro", "nosuid"), mount("/b", "/y", "rw")},
-		}, "boot1"}
+		}}
 		change(k)
 		return k
 	}
