@@ -12,12 +12,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"wolffia/internal/host/boot"
 	"wolffia/internal/host/statedir"
+	"wolffia/internal/sys/filelock"
 	"wolffia/internal/sys/rmtree"
 	"wolffia/internal/sys/step"
 	"wolffia/local/kept"
@@ -46,6 +46,11 @@ func (s *sandboxes) ForkAs(
 	if err := c.RequireRules(); err != nil {
 		return nil, err
 	}
+	release, err := hiding(ctx, rec)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	first, err := s.reviews.hidden(ctx, rec, c, &boot.Review{Do: boot.ReviewSnapshot}, o.Memory)
 	if err != nil {
 		return nil, err
@@ -112,7 +117,6 @@ func (s *reviews) hidden(
 	case memory:
 		return s.keepMemory(ctx, rec, c, false)
 	}
-	removeStale(filepath.Join(statedir.Cow(rec.Run()), statedir.CowSnapshots), forkPrefix)
 	r.Name = forkPrefix + strings.ToLower(rand.Text())
 	return r.Name, s.review(ctx, rec.ID(), r, nil)
 }
@@ -256,15 +260,6 @@ func (s *reviews) Restore(ctx context.Context, sandboxID, name string) error {
 	if !c.CopyOnWrite && s.canKeepMemory(c) == nil {
 		return s.restoreMemory(rec, name)
 	}
-	if err == nil && kept.Hibernates(rec) {
-		from := filepath.Join(statedir.Cow(rec.Run()), statedir.CowSnapshots, name)
-		if _, err := os.Lstat(from); !statedir.ValidSnapshot(name) || err != nil {
-			return runtime.Errorf(runtime.ErrNotFound, "there is no snapshot %q", name)
-		}
-		if err := kept.Wake(rec); err != nil {
-			return runtime.WithClass(runtime.ErrUnavailable, err)
-		}
-	}
 	return s.review(ctx, sandboxID, &boot.Review{Do: boot.ReviewRestore, Name: name}, nil)
 }
 
@@ -316,16 +311,37 @@ func removeGone(dir string) {
 // forkPrefix begins the names of snapshots that become the changes of a fork.
 const forkPrefix = "fork-"
 
-// removeStale removes from a directory what callers that were killed have left: names with that
-// prefix and a text of rand.Text, and older than any call.
-func removeStale(dir, prefix string) {
-	const stale = 2 * boot.ReviewLimit
+// hiding begins a call that makes hidden snapshots of a sandbox. Until release, which is called once,
+// removeStale removes none.
+func hiding(ctx context.Context, rec *statedir.Record) (release func(), err error) {
+	dir, err := kept.SnapshotsDir(rec)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	removeStale(dir.Name())
+	if release, err = filelock.FlockShared(ctx, dir.Name()); err != nil {
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "snapshots of sandbox %s: %w", rec.ID(), err)
+	}
+	return release, nil
+}
+
+// removeStale removes from a directory of snapshots the hidden ones that callers that were killed
+// have left, unless a call goes on.
+func removeStale(dir string) {
 	entries, _ := os.ReadDir(dir) // it may not be there yet
+	entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool {
+		return !isRandom(e.Name(), forkPrefix) && !isRandom(e.Name(), keptPrefix)
+	})
+	if len(entries) == 0 {
+		return
+	}
+	release, err := filelock.TryFlock(dir)
+	if err != nil {
+		return
+	}
+	defer release()
 	for _, e := range entries {
-		info, err := e.Info()
-		if !isRandom(e.Name(), prefix) || err != nil || time.Since(info.ModTime()) < stale {
-			continue
-		}
 		_ = rmtree.RemovePath(dir, e.Name()) // else the next call does
 	}
 }

@@ -62,9 +62,6 @@ func (s *reviews) keepMemory(
 		return "", err
 	}
 	defer dir.Close()
-	for _, prefix := range []string{forkPrefix, keptPrefix} {
-		removeStale(dir.Name(), prefix)
-	}
 	name = forkPrefix + strings.ToLower(rand.Text())
 	coming := keptPrefix + strings.ToLower(rand.Text())
 	defer func() {
@@ -130,6 +127,11 @@ func (s *reviews) snapshotMemory(ctx context.Context, sandboxID, name string) er
 	if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
 		return taken
 	}
+	release, err := hiding(ctx, rec)
+	if err != nil {
+		return err
+	}
+	defer release()
 	hidden, err := s.keepMemory(ctx, rec, c, true)
 	if err != nil {
 		return err

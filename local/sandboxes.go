@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"os"
+	"path/filepath"
 	goruntime "runtime"
 	"slices"
 	"time"
@@ -233,6 +234,7 @@ func (s *sandboxes) List(ctx context.Context) ([]*runtime.Sandbox, error) {
 	// a configuration has tens of kB of rules
 	if err := pool.SideBySide(len(ids), goruntime.GOMAXPROCS(0), func(i int) (err error) {
 		rec := s.dir.Record(ids[i])
+		removeStale(filepath.Join(statedir.Cow(rec.Run()), statedir.CowSnapshots))
 		looked[i], err = s.look(rec, rec.State)
 		return err
 	}); err != nil {

@@ -32,7 +32,11 @@ func (s *shim) clearMemory() error {
 	if len(s.kept) == 0 {
 		return nil
 	}
-	if err := s.kept[0].Truncate(0); err != nil {
+	err := s.kept[0].Truncate(0)
+	if err == nil {
+		err = s.kept[0].Sync() // also after a crash of the machine
+	}
+	if err != nil {
 		return runtime.Errorf(runtime.ErrUnavailable, "clear the record of the kept memory: %w", err)
 	}
 	for _, f := range s.kept {

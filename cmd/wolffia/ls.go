@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"maps"
 	"strings"
 	"time"
@@ -51,10 +52,23 @@ func listingOf(s *runtime.Sandbox) listing {
 	if !s.ExpiresAt.IsZero() {
 		l.ExpiresAt = s.ExpiresAt.UnixMilli()
 	}
+	if s.State == runtime.StateCreated && isSnapshot(s.Labels) {
+		l.State = stateSnapshot
+	}
 	if l.Labels == nil {
 		l.Labels = map[string]string{}
 	}
 	return l
+}
+
+// stateSnapshot is the state that ls prints of a service's snapshot.
+const stateSnapshot runtime.State = "snapshot"
+
+// isSnapshot reports whether a sandbox is a snapshot of a service, which is never started.
+func isSnapshot(labels map[string]string) bool {
+	var record struct{ Snapshot *struct{} }
+	err := json.Unmarshal([]byte(labels[launch.LabelRecord]), &record)
+	return err == nil && record.Snapshot != nil
 }
 
 // statePooled is the state that ls --all prints of a pooled sandbox.

@@ -197,6 +197,10 @@ func (t *treeServer) restore(name string) error {
 		return fmt.Errorf("flush the copy of the snapshot: %w", err)
 	}
 	step.Reached("restore: copied")
+	// which is of the changes that go
+	if err := statedir.ForgetMemory(t.boot.Run); err != nil {
+		return fmt.Errorf("give the memory up with which the sandbox hibernates: %w", err)
+	}
 	if err := unix.Renameat2(int(dir.Fd()), statedir.CowComing, int(dir.Fd()), statedir.CowRestored, unix.RENAME_NOREPLACE); err != nil {
 		return err
 	}

@@ -16,12 +16,28 @@ const flockPoll = 5 * time.Millisecond
 // Flock locks the directory at path against all others who do so, by flock(2), as soon as it is
 // free. If ctx ends before, it returns ctx's cause. release may be called twice.
 func Flock(ctx context.Context, path string) (release func(), err error) {
-	dir, err := os.Open(path)
+	return flock(ctx, path, unix.LOCK_EX)
+}
+
+// FlockShared is Flock against calls of Flock only.
+func FlockShared(ctx context.Context, path string) (release func(), err error) {
+	return flock(ctx, path, unix.LOCK_SH)
+}
+
+// TryFlock is Flock if no other process has the lock, and ErrHeld else.
+func TryFlock(path string) (release func(), err error) {
+	over, cancel := context.WithCancelCause(context.Background())
+	cancel(ErrHeld)
+	return Flock(over, path)
+}
+
+func flock(ctx context.Context, path string, how int) (release func(), err error) {
+	dir, err := os.OpenFile(path, os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return nil, err
 	}
 	for {
-		err = unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		err = unix.Flock(int(dir.Fd()), how|unix.LOCK_NB)
 		switch {
 		case err == nil:
 			return func() {

@@ -35,6 +35,20 @@ func TestFlock(t *testing.T) {
 		t.Fatal(err)
 	}
 	release() // twice is fine
+	one, err := FlockShared(t.Context(), dir)
+	two, err2 := FlockShared(t.Context(), dir)
+	if err != nil || err2 != nil {
+		t.Fatalf("%v, %v", err, err2)
+	}
+	one()
+	if _, err := TryFlock(dir); !errors.Is(err, ErrHeld) {
+		t.Errorf("%v, want %v", err, ErrHeld)
+	}
+	two()
+	if release, err = TryFlock(dir); err != nil {
+		t.Fatal(err)
+	}
+	release()
 	if _, err := Flock(t.Context(), dir+"/absent"); err == nil {
 		t.Error("a directory that does not exist has a lock")
 	}

@@ -1,6 +1,8 @@
 package crashtest
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -63,6 +65,10 @@ func (m memory) lines() []operation {
 			name: "restore memory", prepare: m.withSnapshot, begin: line("snapshot", "restore", "ID", "one"),
 			after: ends(runtime.StateStopped), check: m.snapshots,
 		},
+		{
+			name: "restore what hibernates", prepare: m.hibernatedLater, begin: line("snapshot", "restore", "ID", "one"),
+			after: ends(runtime.StateStopped), check: m.snapshotsOr2,
+		},
 		{name: "start what is restored", prepare: m.restored, begin: line("start", "ID"), after: ends(), check: m.snapshots},
 		{name: "fork with memory", prepare: m.running, begin: line("fork", "--memory", "ID"), judge: m.forked},
 	}
@@ -106,6 +112,26 @@ func (m memory) restored(w *world) subject {
 	s := m.withSnapshot(w)
 	w.OK(w.open().Restore(w.Ctx, s.id, "one"))
 	return s
+}
+
+// hibernatedLater makes one that hibernates with the word 2, with a snapshot of the word 0.
+func (m memory) hibernatedLater(w *world) subject {
+	w.Helper()
+	s, rt := m.restored(w), w.open()
+	w.OK(rt.Start(w.Ctx, s.id))
+	w.inSession(rt, s.id, m.set+"2")
+	w.OK(rt.Hibernate(w.Ctx, s.id))
+	s.state = runtime.StateHibernated
+	return s
+}
+
+// snapshotsOr2 is snapshots for one that still hibernates with the word 2, or has given it up.
+func (m memory) snapshotsOr2(w *world, rt *local.Runtime, e *end, id string, state runtime.State) {
+	w.Helper()
+	if state == runtime.StateHibernated {
+		m.has(w, rt, &end{}, id, "2")
+	}
+	m.snapshots(w, rt, e, id, state)
 }
 
 // has checks that a sandbox has a word. What a caller that was killed has asked of it may interrupt
@@ -191,6 +217,11 @@ func (m memory) forked(w *world, _ *round, e *end) {
 		if state != runtime.StateDead {
 			m.has(w, rt, e, id, id)
 		}
+		wait.For(w, "hidden snapshots that a list does not remove", func() []os.DirEntry {
+			w.settled(rt)
+			list, _ := os.ReadDir(filepath.Join(w.state, "sandboxes", id, "cow", "snapshots")) // it may not exist
+			return list
+		}, func(list []os.DirEntry) bool { return len(list) == 0 })
 		w.OK(rt.Destroy(w.Ctx, id))
 	}
 	w.nothing(rt)
