@@ -75,8 +75,8 @@ func runscDo(runsc string) (p *program, end func(), err error) {
 // A container is one of runsc by itself, for runsc exec.
 type container struct {
 	runsc, dir string
-	// outer says that runsc gets its namespaces here, and does not make them itself (--rootless), in which it
-	// cannot restore.
+	// outer says that runsc gets its namespaces here, and does not make them itself (--rootless), in
+	// which it cannot restore.
 	outer bool
 	cmd   *exec.Cmd
 }

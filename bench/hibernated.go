@@ -11,7 +11,8 @@ import (
 	"wolffia/runtime"
 )
 
-// hibernated weighs many sandboxes that hibernate, each with a shell, and times the first answer of each.
+// hibernated weighs many sandboxes that hibernate, each with a shell, and times the first answer of
+// each.
 func (b *bench) hibernated() error {
 	return b.inGvisor(func(g *bench, _ string) error { return g.gvisorHibernated(300) })
 }

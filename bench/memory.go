@@ -12,8 +12,8 @@ import (
 	"wolffia/runtime"
 )
 
-// memory compares what keeps memory, and brings it back, with runsc's own checkpoint and restore, turn by turn: of an
-// idle sandbox, and of one whose memory has 200 MB that cannot be compressed.
+// memory compares what keeps memory, and brings it back, with runsc's own checkpoint and restore,
+// turn by turn: of an idle sandbox, and of one whose memory has 200 MB that cannot be compressed.
 func (b *bench) memory() error {
 	return b.inGvisor(func(g *bench, runsc string) error {
 		for _, mb := range []int{0, 200} {
