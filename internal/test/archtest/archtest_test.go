@@ -138,6 +138,7 @@ var allow = map[string][]string{
 	"internal/test/testenv":             {"internal/sys/userns", "internal/host/probe"},
 	"internal/test/mounttest":           {"internal/test/testenv"},
 	"internal/test/remains":             {"internal/sys/proc"},
+	"internal/test/browser":             {"internal/test/testenv", "internal/test/wait"},
 	"bench":                             {"..."},
 	"internal/test/servetest":           {"..."},
 	"internal/test/attack/inside":       {"internal/test/attack"},
@@ -253,6 +254,8 @@ var home = map[string]string{
 	"connectrpc.com/connect":                          "service/e2b/envd",
 	"github.com/bmatcuk/doublestar/v4":                "internal/filecall",
 	"github.com/evanw/esbuild":                        "service/console/web/gen",
+	"github.com/chromedp/chromedp":                    "internal/test/browser",
+	"github.com/chromedp/cdproto":                     "internal/test/browser",
 }
 
 // banned are calls that the code does without, and why.

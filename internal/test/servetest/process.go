@@ -2,6 +2,7 @@ package servetest
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -20,10 +21,11 @@ import (
 // Log are not set.
 type Process struct {
 	*World
-	cmd   *exec.Cmd
-	keys  string        // file with API keys; empty: none
-	more  []string      // flags of serve
-	ended chan struct{} // closed when the process's log has ended
+	Listen string // where Start has it listen; empty: on a free port of 127.0.0.1
+	cmd    *exec.Cmd
+	keys   string        // file with API keys; empty: none
+	more   []string      // flags of serve
+	ended  chan struct{} // closed when the process's log has ended
 }
 
 // NewProcess is New with a process, which gets more flags, if any.
@@ -39,10 +41,10 @@ func NewProcess(t testing.TB, keys string, more ...string) *Process {
 	return p
 }
 
-// Start starts the service, on another address each time, and returns when it serves.
+// Start starts the service, on another address each time unless Listen is set, and returns when it serves.
 func (p *Process) Start() {
 	p.Helper()
-	args := []string{"--state-dir", p.State, "serve", "--codebase", p.Codebase, "--rule", "**=write", "--rule", "secret=none", "--listen", "127.0.0.1:0"}
+	args := []string{"--state-dir", p.State, "serve", "--codebase", p.Codebase, "--rule", "**=write", "--rule", "secret=none", "--listen", cmp.Or(p.Listen, "127.0.0.1:0")}
 	if p.keys != "" {
 		args = append(args, "--api-keys", p.keys)
 	}

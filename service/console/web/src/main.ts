@@ -18,7 +18,7 @@ function login(problem = ""): void {
   fill(document.body, h("main", { class: "login" },
     h("h1", null, "wolffia console"),
     h("form", { onsubmit: (e: Event) => { e.preventDefault(); setToken(input.value.trim()); void start(); } },
-      h("p", null, "Enter an API key of this service. It stays in this tab."),
+      h("p", null, "Enter an API key of this service, or open the address that wolffia console printed. A key stays in this tab."),
       field("API key", input),
       problem && h("p", { class: "problem", role: "alert" }, problem),
       h("div", { class: "actions" }, h("button", { type: "submit", class: "primary" }, "Open")))));

@@ -1,6 +1,6 @@
 import { Failure, of, post } from "./api";
 import { bdi, button, field, fill, h, mono, setText, type Child } from "./dom";
-import { said } from "./dialog";
+import { notice, said } from "./dialog";
 import { answered, can, nameOf, on, state } from "./store";
 import { clean, span } from "./text";
 import { to } from "./route";
@@ -45,9 +45,10 @@ function card(q: Question): { element: HTMLElement; tick(): void } {
     for (const b of buttons) b.disabled = true;
     fill(problem);
     try {
-      await post(of(q.sandbox, "/questions/" + encodeURIComponent(q.id) + "/answer"),
+      const done = await post<{ note?: string }>(of(q.sandbox, "/questions/" + encodeURIComponent(q.id) + "/answer"),
         { allow, scope, ...(allow ? { target: chosen(), ...(q.secret ? { path: typed.value } : {}) } : {}) });
       answered(q);
+      if (done.note) notice(done.note);
     } catch (e) {
       if (e instanceof Failure && e.status === 404) {
         answered(q);

@@ -155,8 +155,7 @@ export const terminal: Tab = (main, box, rest) => {
     }
   };
   const create = async () => {
-    fit.fit();
-    const r = await post<{ session: string }>(of(box.id, "/sessions"), { rows: term.rows, cols: term.cols });
+    const r = await post<{ session: string }>(of(box.id, "/sessions"));
     go("s", box.id, "terminal", r.session);
   };
   const options = (all: Session[]) => {
