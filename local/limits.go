@@ -314,12 +314,16 @@ func (s *sandboxes) Usage(ctx context.Context) map[string]runtime.Usage {
 		if l := recordedLimits(rec); l != nil && l.Group != nil {
 			u.Memory, u.CPUTime = l.Group.Usage()
 		}
+		if tree == nil {
+			tree = proc.NewDescendants(proc.Others())
+		}
+		shim := max(1, rec.Processes().Shim().PID)
+		if shim > 1 && b.Can.Has(launch.HostProcesses) {
+			u.Running = tree.Running(shim, maxRunning)
+		}
 		if u.Memory == 0 || u.CPUTime == 0 {
-			if tree == nil {
-				tree = proc.NewDescendants(proc.Others())
-			}
 			var use proc.Use
-			if shim := rec.Processes().Shim().PID; shim > 1 {
+			if shim > 1 {
 				use = tree.Use(shim)
 			}
 			if u.Memory == 0 {
@@ -336,6 +340,9 @@ func (s *sandboxes) Usage(ctx context.Context) map[string]runtime.Usage {
 	}
 	return all
 }
+
+// maxRunning is how many command lines of a sandbox are told.
+const maxRunning = 3
 
 // trafficLimit is how long a shim may take to say what it has carried.
 const trafficLimit = time.Second

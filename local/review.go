@@ -47,11 +47,12 @@ func (s *reviews) Diff(ctx context.Context, sandboxID string, o runtime.DiffOpti
 
 // Apply implements [runtime.Workspace].
 func (s *reviews) Apply(ctx context.Context, sandboxID string, o runtime.ApplyOptions) (*runtime.ApplyResult, error) {
-	if len(o.Hunks) > 0 {
-		return nil, runtime.Errorf(runtime.ErrUnsupported, "hunks cannot be applied yet")
-	}
 	result := &runtime.ApplyResult{Applied: []runtime.Change{}, Left: []runtime.Change{}}
 	work := &boot.Review{Do: boot.ReviewApply, Paths: bytesOf(o.Paths), DryRun: o.DryRun, Force: o.Force}
+	for _, h := range o.Hunks {
+		work.Do = boot.ReviewHunks
+		work.Hunks = append(work.Hunks, boot.Hunks{Path: []byte(h.Path), Digest: h.Digest, Only: h.Only})
+	}
 	err := s.review(ctx, sandboxID, work, func(r io.Reader) error {
 		return eachValue(r, func(a *boot.Applied) {
 			if a.Change != nil && a.Done {
@@ -116,6 +117,9 @@ func (s *reviews) review(ctx context.Context, sandboxID string, r *boot.Review, 
 	size := 0
 	for _, p := range r.Paths {
 		size += 2*len(p) + 4
+	}
+	for _, h := range r.Hunks {
+		size += 2*len(h.Path) + len(h.Digest) + 21*len(h.Only) + 40
 	}
 	if size > boot.MaxPacket/2 {
 		return runtime.Errorf(runtime.ErrInvalid, "the paths have more than %d bytes together: name fewer at a time, or their directory", boot.MaxPacket/4)

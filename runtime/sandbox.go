@@ -343,4 +343,8 @@ type Usage struct {
 	// says that they are known.
 	Sent, Received int64
 	Counted        bool
+	// Running are the command lines of what runs, at most three, the newest first, as far as this host
+	// sees processes: not those of a kernel of the sandbox's own. nil: it is not known. The sandbox
+	// chooses their text, and what is not printable in it is replaced.
+	Running []string
 }

@@ -40,7 +40,11 @@ func (w Watch) Rules(ctx context.Context, caller Caller, id, name string) (*Rule
 }
 
 // A Tail has the denials of one sandbox as they come. It is not safe for concurrent use.
-type Tail struct{ log *audit.Logs }
+type Tail struct {
+	log *audit.Logs
+	// Denied and Refused are how many accesses the log has: of the codebase, and of the network.
+	Denied, Refused int
+}
 
 // Tail returns a Tail of what is denied from now on. The caller closes it.
 func (w Watch) Tail(ctx context.Context, caller Caller, id string) (*Tail, error) {
@@ -51,7 +55,7 @@ func (w Watch) Tail(ctx context.Context, caller Caller, id string) (*Tail, error
 	if err != nil {
 		return nil, err
 	}
-	t := &Tail{log}
+	t := &Tail{log: log}
 	if _, err := t.Next(); err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
@@ -66,6 +70,11 @@ func (t *Tail) Next() (list []Denied, err error) {
 	err = t.log.More(func(r audit.Record) error {
 		if len(list) == 2*maxTail {
 			list = slices.Delete(list, 0, maxTail)
+		}
+		if n := int(max(r.Count, r.Dropped)); r.Host != nil {
+			t.Refused += n
+		} else {
+			t.Denied += n
 		}
 		list = append(list, publicDenied(&r))
 		return nil

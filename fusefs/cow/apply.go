@@ -46,7 +46,7 @@ func (l *Layers) Apply(o runtime.ApplyOptions) (*runtime.ApplyResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	some, err := p.selected(o.Paths)
+	some, err := p.withHunks(&o)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package cow
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -236,7 +237,7 @@ func (a *applying) write(d *draft) error {
 		}
 		return err
 	}
-	from, err := a.openUpper(d.change)
+	from, mode, err := a.contentOf(d.change)
 	if err != nil {
 		return err
 	}
@@ -258,7 +259,11 @@ func (a *applying) write(d *draft) error {
 	if d.host != nil && d.host.isFile() {
 		a.keepAttributes(d, to)
 	}
-	if err := unix.Fchmod(fd, d.NewMode); err != nil {
+	if err := unix.Fchmod(fd, mode); err != nil {
+		return err
+	}
+	if d.part != nil { // nowhere else is this content
+		d.object, err = statAt(fd, "")
 		return err
 	}
 	// The times are as in the sandbox, so that a build knows which files are newer.
@@ -267,6 +272,15 @@ func (a *applying) write(d *draft) error {
 	}
 	d.object, err = statAt(fd, "")
 	return err
+}
+
+// contentOf opens what is applied of c, with the mode that it gets: of a part that of the host.
+func (a *applying) contentOf(c *change) (io.ReadCloser, uint32, error) {
+	if c.part != nil {
+		return io.NopCloser(bytes.NewReader(c.part.content)), c.OldMode, nil
+	}
+	f, err := a.openUpper(c)
+	return f, c.NewMode, err
 }
 
 func times(o *object) []unix.Timespec {
@@ -303,7 +317,7 @@ func (a *applying) keepAttributes(d *draft, to *os.File) {
 }
 
 // copyContent writes the content of from to to and sum, without its zeros of whole blocks.
-func copyContent(to, from *os.File, sum hash.Hash) error {
+func copyContent(to *os.File, from io.Reader, sum hash.Hash) error {
 	buf := buffers.Get().(*[]byte)
 	defer buffers.Put(buf)
 	size, hole := int64(0), false

@@ -29,6 +29,7 @@ type change struct {
 	equal    bool   // no change, but the log has another record: only Apply is interested
 	setsMode bool   // the existing object gets another mode
 	content  bool   // the content differs
+	part     *part  // what of the content is applied; nil: all
 
 	// Of a renamed directory: src is its path on the host now, key its path by the log and the
 	// attributes of the upper layer.

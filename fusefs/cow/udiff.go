@@ -124,13 +124,8 @@ func (q *pair) append(text []byte) []byte {
 		return text
 	}
 	text = fmt.Appendf(text, "--- %s\n+++ %s\n", side("a/", q.oldPath), side("b/", q.newPath))
-	for len(edits) > 0 {
-		n := 1
-		for n < len(edits) && edits[n].a-edits[n-1].b <= 2*context {
-			n++
-		}
-		text = v.appendHunk(text, edits[:n])
-		edits = edits[n:]
+	for _, hunk := range groups(edits) {
+		text = v.appendHunk(text, hunk)
 	}
 	return text
 }

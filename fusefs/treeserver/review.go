@@ -104,7 +104,8 @@ func (t *treeServer) work(r *boot.Review, stopped func() bool, w io.Writer) erro
 		paths = append(paths, string(p))
 	}
 	out := json.NewEncoder(w)
-	if r.Do == boot.ReviewChanges || r.Do == boot.ReviewDiff || r.Do == boot.ReviewApply {
+	switch r.Do {
+	case boot.ReviewChanges, boot.ReviewDiff, boot.ReviewApply, boot.ReviewHunks:
 		if err := t.serves(r.At); err != nil {
 			return err
 		}
@@ -118,8 +119,12 @@ func (t *treeServer) work(r *boot.Review, stopped func() bool, w io.Writer) erro
 		return err
 	case boot.ReviewDiff:
 		return l.Diff(runtime.DiffOptions{Paths: paths}, w)
-	case boot.ReviewApply:
-		result, err := l.Apply(runtime.ApplyOptions{Paths: paths, DryRun: r.DryRun, Force: r.Force})
+	case boot.ReviewApply, boot.ReviewHunks:
+		o := runtime.ApplyOptions{Paths: paths, DryRun: r.DryRun, Force: r.Force}
+		for _, h := range r.Hunks {
+			o.Hunks = append(o.Hunks, runtime.Hunks{Path: string(h.Path), Digest: h.Digest, Only: h.Only})
+		}
+		result, err := l.Apply(o)
 		return errors.Join(err, encodeResult(out, result))
 	case boot.ReviewDiscard:
 		n, err := l.Discard(paths)

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"slices"
+	"strings"
 
 	"wolffia/runtime"
 	"wolffia/service"
@@ -28,6 +29,15 @@ func (c *call) paths() ([]string, error) {
 		paths = append(paths, string(b))
 	}
 	return paths, nil
+}
+
+// path returns the path that a query names; empty: none.
+func (c *call) path() (string, error) {
+	paths, err := c.paths()
+	if len(paths) > 1 {
+		return "", runtime.Errorf(runtime.ErrInvalid, "the request names %d paths: name one", len(paths))
+	}
+	return strings.Join(paths, ""), err
 }
 
 func (h *Handler) review(c *call) (*service.Review, error) {

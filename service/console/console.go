@@ -30,8 +30,9 @@ type Options struct {
 	Mode    string // "local" or "serve"
 	// Asker passes questions on; nil: there are none.
 	Asker runtime.Asker
-	// Always records an answer with [runtime.ScopeAlways] in a configuration; nil: none is recorded.
-	Always func(ctx context.Context, sandboxID string, q *runtime.Question, a *runtime.Answer) error
+	// Answer gives an answer with [runtime.ScopeAlways], which it writes into a configuration, and
+	// returns what it has written; nil: there is no such answer. It is for callers with All.
+	Answer func(ctx context.Context, sandboxID string, q *runtime.Question, a *runtime.Answer) (note string, err error)
 	// Rules changes rules; nil: they are shown only. It is for callers with All.
 	Rules Rules
 	// Commits shows and takes the commits of sandboxes; nil: it cannot be done.
@@ -131,6 +132,7 @@ type do func(h *Handler, c *call) (any, error)
 var calls = map[string]do{
 	"GET about":                                       (*Handler).about,
 	"GET sandboxes":                                   (*Handler).sandboxes,
+	"GET history":                                     (*Handler).histories,
 	"GET events":                                      (*Handler).events,
 	"GET sandboxes/{id}":                              (*Handler).sandbox,
 	"GET sandboxes/{id}/history":                      (*Handler).history,
@@ -244,7 +246,7 @@ func (h *Handler) about(c *call) (any, error) {
 		{"commits", h.opts.Commits != nil},
 		{"evidence", h.opts.Evidence != nil && c.caller.All},
 		{"questions", h.opts.Asker != nil},
-		{"always", h.opts.Asker != nil && h.opts.Always != nil && c.caller.All},
+		{"always", h.opts.Asker != nil && h.opts.Answer != nil && c.caller.All},
 	} {
 		if part.is {
 			a.Can = append(a.Can, part.name)

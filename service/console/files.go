@@ -33,11 +33,14 @@ func files(c *call, in *service.Inside) (any, error) {
 		return nil, err
 	}
 	of := in.Files()
-	dir := c.URL.Query().Get("path")
-	if dir == "" {
+	dir, err := c.path()
+	if err == nil && dir == "" {
 		dir = in.Sandbox().MountPoint
 	}
-	if dir, err = of.Path(dir); err != nil {
+	if err == nil {
+		dir, err = of.Path(dir)
+	}
+	if err != nil {
 		return nil, err
 	}
 	reply, err := of.Do(c.Context(), &filecall.Request{Op: filecall.OpList, Path: dir, Full: true})
@@ -69,7 +72,11 @@ func file(c *call, in *service.Inside) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, at, size, err := in.Files().Range(c.Context(), c.URL.Query().Get("path"), from, most)
+	name, err := c.path()
+	if err != nil {
+		return nil, err
+	}
+	b, at, size, err := in.Files().Range(c.Context(), name, from, most)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +92,10 @@ func file(c *call, in *service.Inside) (any, error) {
 // download sends a file.
 func download(c *call, in *service.Inside) (any, error) {
 	of := in.Files()
-	name, err := of.FilePath(c.URL.Query().Get("path"))
+	name, err := c.path()
+	if err == nil {
+		name, err = of.FilePath(name)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -36,6 +36,7 @@ type hub struct {
 	histories map[string]*history           // by sandbox; guarded by mu
 	asked     map[string][]runtime.Question // by sandbox; guarded by mu
 	owners    map[string]registry.Owner     // of asked; guarded by mu
+	counts    map[string]counts             // of denials, by sandbox; guarded by mu
 
 	// What follows is run's alone.
 	shown map[string]shown
@@ -49,6 +50,9 @@ type shown struct {
 	text  []byte // JSON of its box
 }
 
+// counts are how many accesses were denied.
+type counts struct{ denied, refused int }
+
 // A client is a stream of events.
 type client struct {
 	caller service.Caller
@@ -59,7 +63,7 @@ type client struct {
 func newHub(h *Handler) *hub {
 	return &hub{
 		h: h, wake: make(chan struct{}, 1), clients: map[*client]struct{}{}, histories: map[string]*history{},
-		asked: map[string][]runtime.Question{}, owners: map[string]registry.Owner{},
+		asked: map[string][]runtime.Question{}, owners: map[string]registry.Owner{}, counts: map[string]counts{},
 		shown: map[string]shown{}, tails: map[string]*service.Tail{}, asks: map[string]context.CancelFunc{},
 	}
 }
@@ -179,11 +183,16 @@ func (b *hub) countDisks(ctx context.Context) {
 	}
 }
 
-// last returns the last sample of a running sandbox, or nil.
-func (b *hub) last(id string) *sample {
+// fill adds to what is shown of a sandbox what the hub knows.
+func (b *hub) fill(s *box) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.histories[id].last(time.Now())
+	if p := b.histories[s.ID]; s.State.Runs() && p != nil {
+		s.Now, s.Running = p.last(time.Now()), p.usage.Running
+	}
+	if n, is := b.counts[s.ID]; is {
+		s.Denied, s.Refused = &n.denied, &n.refused
+	}
 }
 
 // samplesOf returns the samples of a sandbox, oldest first.
@@ -207,10 +216,12 @@ func (b *hub) changes(ctx context.Context) {
 	exists := map[string]bool{}
 	for _, s := range all {
 		exists[s.ID] = true
+		b.follow(ctx, s)
 		full := boxOf(s, everyone)
+		b.fill(&full)
+		full.Now = nil // samples have it
 		text, err := json.Marshal(full)
 		if err != nil || bytes.Equal(text, b.shown[s.ID].text) {
-			b.follow(ctx, s)
 			continue
 		}
 		b.shown[s.ID] = shown{s.Owner, text}
@@ -219,10 +230,9 @@ func (b *hub) changes(ctx context.Context) {
 				return nil
 			}
 			own := boxOf(s, caller)
-			own.Now = b.last(s.ID)
+			b.fill(&own)
 			return frame("sandbox", own)
 		})
-		b.follow(ctx, s)
 	}
 	for id, old := range b.shown {
 		if exists[id] {
@@ -260,6 +270,9 @@ func (b *hub) follow(ctx context.Context, s *service.Sandbox) {
 		b.tails[s.ID] = t
 	}
 	list, err := t.Next()
+	b.mu.Lock()
+	b.counts[s.ID] = counts{t.Denied, t.Refused}
+	b.mu.Unlock()
 	for i := range list {
 		d := deniedOf(s.ID, &list[i])
 		b.each(func(caller service.Caller) []byte {
@@ -278,6 +291,9 @@ func (b *hub) untail(id string) {
 	if t := b.tails[id]; t != nil {
 		_ = t.Close()
 		delete(b.tails, id)
+		b.mu.Lock()
+		delete(b.counts, id)
+		b.mu.Unlock()
 	}
 }
 

@@ -1,18 +1,23 @@
 package console
 
 import (
+	"bytes"
+	"crypto/sha256"
 	"embed"
 	"encoding/base64"
+	"encoding/hex"
 	"io/fs"
 	"mime"
 	"net/http"
 	"net/url"
 	"path"
 	"strings"
+	"time"
 
 	"wolffia/service/gate"
 )
 
+//go:generate go run ./web/gen
 //go:embed web/dist
 var dist embed.FS
 
@@ -49,9 +54,11 @@ func page(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, http.StatusNotFound, failed("notFound", "the console has no such file"))
 		return
 	}
+	sum := sha256.Sum256(content)
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Cache-Control", "no-cache")
-	_, _ = w.Write(content)
+	w.Header().Set("ETag", `"`+hex.EncodeToString(sum[:8])+`"`)
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(content))
 }
 
 // The subprotocols of a WebSocket: the one that is spoken, and one that carries the token.

@@ -117,14 +117,15 @@ func answer(h *Handler, c *call, q *answering) (any, error) {
 	if c.caller.Key != "" {
 		a.By = "console, key " + c.caller.Key
 	}
-	if q.Scope == runtime.ScopeAlways && (h.opts.Always == nil || !c.caller.All) {
+	if !q.Allow || q.Scope != runtime.ScopeAlways {
+		return nothing{}, h.opts.Asker.Answer(c.Context(), c.id, a)
+	}
+	switch {
+	case h.opts.Answer == nil || !c.caller.All:
 		return nil, runtime.Errorf(runtime.ErrDenied, "the console writes no configuration for this key: answer for the sandbox")
+	case question == nil:
+		return nil, runtime.Errorf(runtime.ErrNotFound, "question %.40q does not wait any more", id)
 	}
-	if err := h.opts.Asker.Answer(c.Context(), c.id, a); err != nil {
-		return nil, err
-	}
-	if q.Scope == runtime.ScopeAlways && question != nil {
-		return nothing{}, h.opts.Always(c.Context(), c.id, question, a)
-	}
-	return nothing{}, nil
+	note, err := h.opts.Answer(c.Context(), c.id, question, a)
+	return map[string]string{"note": note}, err
 }

@@ -71,3 +71,22 @@ func (h *Handler) history(c *call) (any, error) {
 	}
 	return map[string]any{"seconds": int(sampleEach.Seconds()), "samples": h.hub.samplesOf(c.id)}, nil
 }
+
+// histories returns the last samples of all sandboxes of the caller.
+func (h *Handler) histories(c *call) (any, error) {
+	points, err := c.number("points", 60, 1, maxSamples)
+	if err != nil {
+		return nil, err
+	}
+	all, err := h.opts.Service.List(c.Context(), c.caller)
+	if err != nil {
+		return nil, err
+	}
+	list := map[string][]sample{}
+	for _, b := range all {
+		if s := h.hub.samplesOf(b.ID); len(s) > 0 {
+			list[b.ID] = s[max(0, len(s)-int(points)):]
+		}
+	}
+	return map[string]any{"seconds": int(sampleEach.Seconds()), "history": list}, nil
+}

@@ -27,7 +27,14 @@ type box struct {
 	Limits      limits         `json:"limits"`
 	IdleSeconds int64          `json:"idleSeconds"` // 0: it has no idle timeout
 	Root        bool           `json:"root"`
-	Now         *sample        `json:"now"` // nil: it does not run, or there is no sample yet
+	// Running are command lines that run now, three at most; nil: not known. The sandbox chooses them.
+	Running []string `json:"running"`
+	// Denied and Refused are how many accesses of the tree and of the network its log has; nil: not
+	// known, as while no page looks.
+	Denied  *int    `json:"denied"`
+	Refused *int    `json:"refused"`
+	Changes *int    `json:"changes"` // nil: not known
+	Now     *sample `json:"now"`     // nil: it does not run, or there is no sample yet
 }
 
 // limits are those of a sandbox; 0: none.
@@ -62,7 +69,7 @@ func (h *Handler) list(ctx context.Context, caller service.Caller) ([]box, error
 	list := make([]box, len(all))
 	for i, b := range all {
 		list[i] = boxOf(b, caller)
-		list[i].Now = h.hub.last(b.ID)
+		h.hub.fill(&list[i])
 	}
 	return list, nil
 }
@@ -108,7 +115,7 @@ func (h *Handler) sandbox(c *call) (any, error) {
 		box: boxOf(b, c.caller), Metadata: b.Metadata, User: b.User, Home: b.Home,
 		Publish: []published{}, Mounts: []mount{}, Allow: []string{},
 	}
-	d.Now = h.hub.last(b.ID)
+	h.hub.fill(&d.box)
 	for _, p := range config.Publish {
 		d.Publish = append(d.Publish, published{p.Address, p.Local, p.Port})
 	}
@@ -136,7 +143,7 @@ func (h *Handler) after(c *call, err error) (any, error) {
 		return nil, err
 	}
 	s := boxOf(b, c.caller)
-	s.Now = h.hub.last(b.ID)
+	h.hub.fill(&s)
 	return map[string]any{"sandbox": s}, nil
 }
 

@@ -25,6 +25,7 @@ const (
 	ReviewChanges  = "changes"  // answers with a JSON value of each runtime.Change
 	ReviewDiff     = "diff"     // answers with the text
 	ReviewApply    = "apply"    // answers with a JSON value of each Applied
+	ReviewHunks    = "hunks"    // is ReviewApply with Hunks, which an older tree server does not know
 	ReviewDiscard  = "discard"  // answers with a number
 	ReviewSnapshot = "snapshot" // makes the snapshot Name, as a copy of the snapshot From if that is set
 	// makes the changes those of the snapshot Name; not while the tree is served
@@ -40,6 +41,7 @@ type Review struct {
 	Lines  bool     `json:"lines,omitempty"`
 	DryRun bool     `json:"dryRun,omitempty"`
 	Force  bool     `json:"force,omitempty"`
+	Hunks  []Hunks  `json:"hunks,omitempty"` // of ReviewHunks
 	Name   string   `json:"name,omitempty"`
 	From   string   `json:"from,omitempty"`
 	// Memory has a snapshot of a sandbox that does not run take the memory of its next start too.
@@ -51,6 +53,13 @@ type Review struct {
 	// which can be longer than a packet, goes there, and comes before the TreeReply. A client that
 	// ends its direction of the connection has the work stopped, and gets how far it came.
 	Answer bool `json:"answer,omitempty"`
+}
+
+// Hunks are as [runtime.Hunks]; a path is arbitrary bytes.
+type Hunks struct {
+	Path   []byte `json:"path"`
+	Digest string `json:"digest"`
+	Only   []int  `json:"only"`
 }
 
 // An Applied is one line of the answer to ReviewApply.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"wolffia/cmd/wolffia/internal/asker"
 	"wolffia/cmd/wolffia/internal/host"
 	"wolffia/cmd/wolffia/internal/review"
 	"wolffia/internal/sys/hostpath"
@@ -135,8 +136,9 @@ func newPage(h *host.Host, rt *local.Runtime, s *service.Service, mode string, l
 		Service: s, Version: h.Version, Mode: mode, Log: log,
 		Rules: &ruleEditor{rt, h.StateDir}, Commits: &commitTaker{review.New(h, rt), rt},
 	}
-	if asker, can := any(rt).(runtime.Asker); can {
-		o.Asker = asker
+	o.Asker = rt
+	o.Answer = func(ctx context.Context, id string, q *runtime.Question, a *runtime.Answer) (string, error) {
+		return asker.Answer(ctx, h, rt, id, q, a)
 	}
 	return page.New(o)
 }
