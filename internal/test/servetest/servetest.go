@@ -25,6 +25,7 @@ import (
 	"wolffia/runtime/bwrap"
 	"wolffia/service"
 	"wolffia/service/agent"
+	"wolffia/service/console"
 	"wolffia/service/e2b"
 	"wolffia/service/gate"
 	"wolffia/service/meter"
@@ -45,6 +46,7 @@ type World struct {
 	Client          *http.Client
 	NoVolumes       bool // set it before a request
 
+	keys   string // the content of the key file; empty: none
 	agents *mcp.HandlerOptions
 	limit  time.Duration // of a request's body, and of reading its reply; 0: the default
 	stop   func()
@@ -123,6 +125,7 @@ func configOf(rt *local.Runtime) func(context.Context, string) (*runtime.Sandbox
 // serve serves, on another address each time.
 func (w *World) serve(keys string) {
 	w.Helper()
+	w.keys = keys
 	log := slog.New(slog.NewJSONHandler(&w.Log, nil))
 	rt := w.open()
 	configure := func() *runtime.SandboxConfig {
@@ -162,9 +165,10 @@ func (w *World) serve(keys string) {
 		Allow: func(id string) string { return "wolffia policy add " + id + " " },
 	})
 	rex := swerex.New(w.Service, &swerex.Options{Log: log, BodyLimit: w.limit, WriteLimit: w.limit})
+	page := console.New(&console.Options{Service: w.Service, Version: "test", Mode: "serve", Asker: rt, Log: log})
 	s := server.New(w.Service, &server.Options{
-		SWEReX: rex,
-		Log:    log, Gate: w.Gate, Meter: meter, Metrics: true, Agents: agents, BodyLimit: w.limit, WriteLimit: w.limit,
+		SWEReX: rex, Console: page,
+		Log: log, Gate: w.Gate, Meter: meter, Metrics: true, Agents: agents, BodyLimit: w.limit, WriteLimit: w.limit,
 		OpenSandbox: opensandbox.New(w.Service, &opensandbox.Options{Log: log, BodyLimit: w.limit, WriteLimit: w.limit}),
 		E2B:         e2b.New(w.Service, read != nil, w.forE2B(rt, configure(), log)),
 	})
@@ -181,6 +185,7 @@ func (w *World) serve(keys string) {
 		_ = s.Close()
 		<-ended
 		agents.Close()
+		page.Close()
 		rex.Close()
 		_ = w.Service.Close()
 	}
@@ -208,7 +213,7 @@ func (w *World) Cancel() {
 func (w *World) Restart() {
 	w.Helper()
 	w.stop()
-	w.serve("")
+	w.serve(w.keys)
 }
 
 // Do sends a request and returns the status, the headers and the body of the reply. Headers
