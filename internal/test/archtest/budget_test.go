@@ -18,7 +18,7 @@ var (
 		"service/e2b":                       2700,
 		"cmd/wolffia":                       6065,
 		"fusefs":                            10530,
-		"fusefs/cow":                        5500,
+		"fusefs/cow":                        5650,
 		"guest":                             2807,
 		"internal/host/gateway":             2870,
 		"internal/git/gitsync":              4600,
