@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -54,7 +55,8 @@ func (s *settings) Answer(ctx context.Context, sandboxID string, a *runtime.Answ
 	if err != nil {
 		return err
 	}
-	if a.Allow && a.Scope != "" && a.Scope != runtime.ScopeOnce {
+	ruled := a.Allow && a.Scope != "" && a.Scope != runtime.ScopeOnce
+	if ruled {
 		q, err := s.question(ctx, rec, a.Question)
 		if err != nil {
 			return err
@@ -67,6 +69,9 @@ func (s *settings) Answer(ctx context.Context, sandboxID string, a *runtime.Answ
 		}
 	}
 	_, err = conns.Ask(ctx, rec, &boot.Request{Op: boot.OpAnswer, Answer: a}, boot.StatsLimit)
+	if ruled && errors.Is(err, runtime.ErrNotFound) {
+		return nil // the rule has answered it
+	}
 	return ofAnotherVersion(rec, err)
 }
 

@@ -165,7 +165,29 @@ func (a *asks) answer(v *runtime.Answer) error {
 		}
 	}
 	a.remove(w, v.Allow)
+	if who := [2]string{w.Kind, w.Program}; a.refused[who] >= maxRefused {
+		a.settle(func(q *runtime.Question) bool { return q.Kind == w.Kind && q.Program == w.Program }, false)
+	}
 	return nil
+}
+
+// allow ends the questions of a kind that rules allow by now.
+func (a *asks) allow(kind string, now func(*runtime.Question) bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.settle(func(q *runtime.Question) bool { return q.Kind == kind && now(q) }, true)
+}
+
+// settle ends some questions. a.mu is held.
+func (a *asks) settle(which func(*runtime.Question) bool, allowed bool) {
+	for _, w := range slices.Clone(a.open) {
+		if which(&w.Question) {
+			a.remove(w, allowed)
+			if allowed {
+				delete(a.refused, [2]string{w.Kind, w.Program})
+			}
+		}
+	}
 }
 
 // noted returns a map to which an entry may be added: programs choose how many there are.

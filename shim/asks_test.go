@@ -109,6 +109,26 @@ func TestTired(t *testing.T) {
 	if a.ask(t.Context(), toReach("more:1"), noLimit) {
 		t.Error("asked after three refusals")
 	}
+	var left []chan bool
+	for i := range 5 { // they wait together: the third refusal is for all
+		q := toReach(fmt.Sprintf("together%d:1", i))
+		q.Program = "npm"
+		_, answer := begin(t, a, c, t.Context(), q)
+		left = append(left, answer)
+	}
+	for _, w := range *a.waiting(c, 0).Questions {
+		_ = a.answer(&runtime.Answer{Question: w.ID}) // two of them do not wait any more
+	}
+	for i, answer := range left {
+		if <-answer {
+			t.Errorf("%d is allowed", i)
+		}
+	}
+	_, ruled := begin(t, a, c, t.Context(), &runtime.Question{Kind: runtime.AskNetwork, Host: "ruled:1", Targets: []string{"ruled:1"}})
+	a.allow(runtime.AskNetwork, func(q *runtime.Question) bool { return q.Host == "ruled:1" })
+	if !<-ruled {
+		t.Error("a rule allows it, and it is refused")
+	}
 	q := toReach("other:1")
 	q.Program = "wget"
 	id, answer := begin(t, a, c, t.Context(), q)

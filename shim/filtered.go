@@ -111,8 +111,15 @@ func (e *filtered) compile(p *network.Policy) (*network.Compiled, error) {
 	return compiled, nil
 }
 
-// set replaces the names.
-func (e *filtered) set(p *network.Policy) error {
+// reaches reports whether names allow the connection of a question.
+func reaches(names *network.Compiled, q *runtime.Question) bool {
+	name, text, err := net.SplitHostPort(q.Host)
+	port, bad := strconv.ParseUint(text, 10, 16)
+	return err == nil && bad == nil && names.Allows(name, uint16(port))
+}
+
+// set replaces the names, and has questions end that they allow.
+func (e *filtered) set(p *network.Policy, of *asks) error {
 	compiled, err := e.compile(p)
 	if err != nil {
 		return err
@@ -120,6 +127,7 @@ func (e *filtered) set(p *network.Policy) error {
 	if err := e.filter.SetPolicy(compiled); err != nil {
 		return runtime.WithClass(runtime.ErrUnavailable, err)
 	}
+	of.allow(runtime.AskNetwork, func(q *runtime.Question) bool { return reaches(compiled, q) })
 	return nil
 }
 

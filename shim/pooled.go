@@ -214,7 +214,7 @@ func (s *shim) applyConfig(req *boot.PooledRequest) error {
 		}
 	}
 	if c.Network == runtime.NetworkFiltered {
-		if err := s.filtered.set(c.Egress); err != nil {
+		if err := s.filtered.set(c.Egress, &s.asks); err != nil {
 			return err
 		}
 	}

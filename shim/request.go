@@ -84,7 +84,7 @@ func (s *shim) answer(c *clientConn, req *boot.Request) error {
 			reply.Sent, reply.Received = s.filtered.filter.Traffic()
 			return c.reply(reply)
 		}
-		return c.answerLater(func() *boot.Reply { return outcome(s.filtered.set(req.Egress)) })
+		return c.answerLater(func() *boot.Reply { return outcome(s.filtered.set(req.Egress, &s.asks)) })
 	case boot.OpDial:
 		return s.dial(c, req.Port)
 	case boot.OpDirect:

@@ -28,10 +28,11 @@ func (v *inboundConn) permit(ctx context.Context, to target) string {
 	defer cancel()
 	defer context.AfterFunc(v.g.ctx, cancel)()
 	e := v.event(egress.Event{Name: to.name, Port: int(to.port), Reason: egress.ReasonUnanswered})
-	if !v.g.options.Ask(ctx, e) {
+	switch allowed := v.g.options.Ask(ctx, e); {
+	case v.g.policy.Load().Allows(to.name, to.port): // a rule was added meanwhile
+	case !allowed:
 		return egress.ReasonUnanswered
-	}
-	if !v.g.policy.Load().Allows(to.name, to.port) { // else the answer is a rule
+	default:
 		v.answered = to
 		e.Reason = egress.ReasonAnswered
 		v.g.report(e)
