@@ -23,20 +23,10 @@ import (
 // Serve returns guard's error. Precondition: the process is PID 1, or a child subreaper, and no
 // other part of it waits for children.
 func Serve(in io.Reader, out io.Writer, sessions string, limits *Rlimits, clients *os.File, guard func() error, exit func(code int)) error {
-	limiter, err := newLimiter(limits)
+	g, err := newGuest(sessions, limits, exit)
 	if err != nil {
 		return err
 	}
-	g := &guest{reaper: newReaper(limiter), exit: exit, clients: map[*wire.Outbox]bool{}, clock: new(session.Clock)}
-	g.shells = session.NewManager(session.Host{
-		Start:        g.reaper.start,
-		Started:      g.reaper.mine,
-		OpenTerminal: openTerminal,
-		LookPath:     lookPath,
-		User:         findUser,
-		Dir:          sessions,
-		Clock:        g.clock,
-	})
 	defer g.shells.Close()
 	host := g.host(out)
 	if err := host.greet(); err != nil {
@@ -59,6 +49,25 @@ func Serve(in io.Reader, out io.Writer, sessions string, limits *Rlimits, client
 			return err
 		}
 	}
+}
+
+// newGuest returns the state of PID 1. The caller closes its shells.
+func newGuest(sessions string, limits *Rlimits, exit func(code int)) (*guest, error) {
+	limiter, err := newLimiter(limits)
+	if err != nil {
+		return nil, err
+	}
+	g := &guest{reaper: newReaper(limiter), exit: exit, clients: map[*wire.Outbox]bool{}, clock: new(session.Clock)}
+	g.shells = session.NewManager(session.Host{
+		Start:        g.reaper.start,
+		Started:      g.reaper.mine,
+		OpenTerminal: openTerminal,
+		LookPath:     lookPath,
+		User:         findUser,
+		Dir:          sessions,
+		Clock:        g.clock,
+	})
+	return g, nil
 }
 
 // host returns the link of PID 1's own stream.

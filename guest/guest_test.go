@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 			err = dropCapabilities()
 		}
 		if err == nil {
-			err = unix.Exec("/proc/self/exe", os.Args, []string{"WOLFFIA_TEST_GUEST=serve", rlimitsVariable + "=" + os.Getenv(rlimitsVariable), guardVariable + "=" + os.Getenv(guardVariable)})
+			err = unix.Exec("/proc/self/exe", os.Args, []string{"WOLFFIA_TEST_GUEST=serve", rlimitsVariable + "=" + os.Getenv(rlimitsVariable), guardVariable + "=" + os.Getenv(guardVariable), outsideVariable + "=" + os.Getenv(outsideVariable), aloneVariable + "=" + os.Getenv(aloneVariable), sessionsVariable + "=" + os.Getenv(sessionsVariable)})
 		}
 	case "serve":
 		var limits *guest.Rlimits
@@ -49,9 +49,22 @@ func TestMain(m *testing.M) {
 		if err == nil {
 			err = guest.Harden()
 		}
+		if name := os.Getenv(outsideVariable); err == nil && name != "" {
+			err = guest.ServeOutside(name, alone(), os.Getenv(sessionsVariable), limits, guard, os.Exit)
+			break
+		}
 		if err == nil {
 			_ = unix.SetNonblock(3, true)
 			err = guest.Serve(os.Stdin, os.Stdout, "", limits, os.NewFile(3, "clients"), guard, os.Exit)
+		}
+	case "connect":
+		err = guest.Connect(os.Getenv(outsideVariable), os.Stdin, os.Stdout)
+	case "connect by a child":
+		err = connectByChild(os.Getenv(outsideVariable))
+	case "answer":
+		_, err = io.CopyN(os.Stdin, os.Stdin, 16)
+		if err == nil {
+			_, err = io.Copy(os.Stdout, os.Stdin)
 		}
 	}
 	if err != nil {

@@ -98,6 +98,11 @@ func (l *link) greet() error {
 // Sessions and kept jobs run on. It returns when no address is in use.
 func (l *link) end() {
 	l.w.Discard()
+	l.leave()
+}
+
+// leave is end for a stream that is closed.
+func (l *link) leave() {
 	l.abandon()
 	l.network.listening.Wait()
 }

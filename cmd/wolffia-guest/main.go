@@ -8,7 +8,12 @@
 //	guest unpack PATH
 //	guest serve-files
 //
-// Package filecall describes the last one. In a sandbox with root inside it also runs commands as
+// Package filecall describes the last one. From outside of a sandbox whose PID 1 has no stream, as in
+// a pod, it is executed as the connection to PID 1:
+//
+//	guest connect NAME
+//
+// In a sandbox with root inside it also runs commands as
 // other users, for wolffia exec --user and, by the name sudo, for programs that call that:
 //
 //	guest as USER CMD...
@@ -47,13 +52,15 @@ func main() {
 }
 
 // first runs PID 1: guest [--seccomp FILE] [--threads N] [--rlimits LIMITS] [--files N] [--root CAPABILITIES] [--mode
-// MODE:DIRECTORY]... [--codebase DIRECTORY --link NAME]... [--clients DESCRIPTOR] DIRECTORY TAG.
+// MODE:DIRECTORY]... [--codebase DIRECTORY --link NAME]... [--clients DESCRIPTOR] [--listen NAME --alone SECONDS]
+// DIRECTORY TAG.
 func first(args []string) error {
 	var filter []byte // nil: the backend has installed it
 	var threads int
 	var limits *guest.Rlimits
 	var clients *os.File
-	var codebase string
+	var codebase, listen string
+	var alone int
 	for len(args) > 2 {
 		var err error
 		switch args[0] {
@@ -81,6 +88,10 @@ func first(args []string) error {
 			if capabilities, err = strconv.ParseUint(args[1], 10, 64); err == nil {
 				err = guest.LimitRoot(capabilities)
 			}
+		case "--listen":
+			listen = args[1]
+		case "--alone":
+			alone, err = strconv.Atoi(args[1])
 		case "--files":
 			var most uint64
 			if most, err = strconv.ParseUint(args[1], 10, 64); err == nil {
@@ -108,6 +119,9 @@ func first(args []string) error {
 		}
 		guard = func() error { return nil }
 	}
+	if listen != "" {
+		return guest.ServeOutside(listen, time.Duration(alone)*time.Second, args[0], limits, guard, os.Exit)
+	}
 	// A read that blocks holds a thread: for each frame the runtime would change threads.
 	return guest.Serve(polled(unix.Stdin, "standard input"), os.Stdout, args[0], limits, clients, guard, os.Exit)
 }
@@ -128,6 +142,8 @@ func run(args []string) error {
 				fmt.Fprintln(os.Stderr, skipped)
 			}
 			return err
+		case guest.ConnectArg:
+			return guest.Connect(args[1], polled(unix.Stdin, "standard input"), os.Stdout)
 		case "unpack":
 			return archive.Unpack(os.Stdin, args[1], nil)
 		}

@@ -19,7 +19,7 @@ var (
 		"cmd/wolffia":                       6065,
 		"fusefs":                            10530,
 		"fusefs/cow":                        5650,
-		"guest":                             2807,
+		"guest":                             3030,
 		"internal/host/gateway":             2870,
 		"internal/git/gitsync":              4600,
 		"internal/host/statedir":            2877,

@@ -92,7 +92,7 @@ var maxWords = map[string]int{
 	"docs/swerex.md":                       398,
 	"docs/toolchains.md":                   457,
 	"docs/volumes.md":                      663,
-	"docs/wire.md":                         1291,
+	"docs/wire.md":                         1360,
 }
 
 // maxDocuments is how many words all pages may have together.
