@@ -27,7 +27,11 @@ type cli struct {
 
 func newCLI(t testing.TB) *cli {
 	t.Helper()
-	dir := shimtest.PublicDir(t)
+	return newCLIAt(t, shimtest.PublicDir(t))
+}
+
+func newCLIAt(t testing.TB, dir string) *cli {
+	t.Helper()
 	c := &cli{t, dir, filepath.Join(dir, "codebase")}
 	if err := os.Mkdir(c.codebase, 0o755); err != nil {
 		t.Fatal(err)
