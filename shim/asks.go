@@ -16,7 +16,8 @@ import (
 const (
 	maxWaiting  = 64  // questions at once; more are refused
 	maxEqual    = 256 // accesses that wait for one question
-	maxRefused  = 3   // refusals of a kind to a program: later questions are refused unasked
+	maxRefused  = 3   // refusals of a kind to a program: its later questions are refused unasked
+	maxFatigue  = 10  // of a kind to the sandbox, in askWindow: so are all, since programs choose their names
 	maxRemember = 1024
 	pollLimit   = 30 * time.Second // of a client's request without news
 	askWindow   = time.Minute      // of Question.Recent
@@ -32,8 +33,10 @@ type asks struct {
 	changed chan struct{} // closed and replaced with each change; nil: nobody waits for one
 	// who was refused how often, by kind and program, and what is not to be asked again, by kind and target
 	refused map[[2]string]int
-	never   map[[2]string]bool
-	recent  []time.Time // of questions, in askWindow
+	// when the sandbox was refused, by kind
+	refusals map[string][]time.Time
+	never    map[[2]string]bool
+	recent   []time.Time // of questions, in askWindow
 }
 
 // An asking is a question that waits.
@@ -73,7 +76,7 @@ func (a *asks) enter(q *runtime.Question, limit time.Duration) *asking {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.askers) == 0 || len(q.Targets) == 0 || a.never[[2]string{q.Kind, q.Targets[0]}] ||
-		a.refused[[2]string{q.Kind, q.Program}] >= maxRefused {
+		a.tired(q) {
 		return nil
 	}
 	for _, w := range a.open {
@@ -159,16 +162,33 @@ func (a *asks) answer(v *runtime.Answer) error {
 	} else {
 		a.refused = noted(a.refused)
 		a.refused[who]++
+		if a.refusals == nil {
+			a.refusals = map[string][]time.Time{}
+		}
+		last := a.refusals[w.Kind]
+		a.refusals[w.Kind] = append(last[max(0, len(last)-maxFatigue+1):], time.Now())
 		if v.Scope != "" && v.Scope != runtime.ScopeOnce {
 			a.never = noted(a.never)
 			a.never[[2]string{w.Kind, w.Targets[0]}] = true
 		}
 	}
 	a.remove(w, v.Allow)
-	if who := [2]string{w.Kind, w.Program}; a.refused[who] >= maxRefused {
-		a.settle(func(q *runtime.Question) bool { return q.Kind == w.Kind && q.Program == w.Program }, false)
-	}
+	a.settle(a.tired, false)
 	return nil
+}
+
+// tired reports whether so much was refused that a question is refused unasked. a.mu is held.
+func (a *asks) tired(q *runtime.Question) bool {
+	if a.refused[[2]string{q.Kind, q.Program}] >= maxRefused {
+		return true
+	}
+	n := 0
+	for _, at := range a.refusals[q.Kind] {
+		if time.Since(at) < askWindow {
+			n++
+		}
+	}
+	return n >= maxFatigue
 }
 
 // allow ends the questions of a kind that rules allow by now.
