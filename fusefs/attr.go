@@ -20,15 +20,18 @@ type attrs struct {
 	// keep out: see withhold.
 	several   bool
 	hostModes bool // Options.HostModes
+	// asksWrites leaves it to the gate what is made and removed in read-only directories, since
+	// only that learns the name.
+	asksWrites bool
 }
 
 // withheld is userns.Withheld: an id of the mount's user namespace that programs inside lack.
 const withheld = 65535
 
-// withhold keeps root inside out of what a mode denies. The kernel opens files by the presented modes
-// alone, and root's CAP_DAC_OVERRIDE passes them, but not of a file whose owner its namespace lacks
-// (capable_wrt_inode_uidgid in the kernel's kernel/capability.c). The gate would refuse only the
-// reads and writes that follow.
+// withhold keeps root inside out of what a mode denies. The kernel opens files by the presented
+// modes alone, and root's CAP_DAC_OVERRIDE passes them, but not of a file whose owner its
+// namespace lacks (capable_wrt_inode_uidgid in the kernel's kernel/capability.c). The gate would
+// refuse only the reads and writes that follow.
 func withhold(a *fuse.Attr) {
 	a.Owner = fuse.Owner{Uid: withheld, Gid: withheld}
 	a.Mode = a.Mode&^0o077 | (a.Mode>>6&7)*0o11
@@ -61,7 +64,7 @@ func (at *attrs) mode(o *backing.Object, level perm.Level, inside states) uint32
 		bits = 0o777
 	case unix.S_IFDIR:
 		// The gate decides about each name inside, unless all have the same level.
-		if l, ok := at.levels.constant(inside); ok && l < perm.Write {
+		if l, ok := at.levels.constant(inside); ok && l < perm.Write && !(l == perm.Read && at.asksWrites) {
 			bits &^= 0o222
 		}
 	default:
@@ -190,7 +193,9 @@ func (t *tree) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut)
 	if errno != 0 {
 		return fuse.Status(errno)
 	}
-	t.gate.auditKernelDenial(&in.InHeader, n)
+	if errno := t.gate.askKernel(&in.InHeader, n); errno != 0 {
+		return fuse.Status(errno)
+	}
 	if t.copied != nil {
 		t.lower.noteListing(n)
 	}
@@ -206,7 +211,22 @@ func (t *tree) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut)
 		}
 	}
 	t.attrs.fillAttr(n, o, out)
+	if t.granted(&in.InHeader, n, o, &out.Attr) {
+		out.SetTimeout(0)
+	}
 	return fuse.OK
+}
+
+// granted makes attributes of n, whose object is o, those for a process that may do more with n
+// than the rules say. They are for this process only: the kernel must not cache them.
+func (t *tree) granted(in *fuse.InHeader, n *node, o *backing.Object, out *fuse.Attr) bool {
+	l := t.gate.levelFor(in, n)
+	if l == n.getLevel() || n.isDir() {
+		return false
+	}
+	t.attrs.attr(o, l, states{}, out)
+	t.attrs.copiedAttr(n, out)
+	return true
 }
 
 // watchLinked begins to watch n, whose object is o, if it is a file of the host that has names

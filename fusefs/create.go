@@ -19,6 +19,9 @@ import (
 func (t *tree) newName(o gate.Op, in *fuse.InHeader, name string, typ uint32, do func(e *entry, d *openDir) syscall.Errno) fuse.Status {
 	e, errno := t.entry(in.NodeId, name)
 	if errno == 0 {
+		errno = t.gate.askName(o, in, &e, typ == unix.S_IFDIR)
+	}
+	if errno == 0 {
 		errno = t.gate.allowName(o, in, &e, typ == unix.S_IFDIR)
 	}
 	if errno != 0 {
@@ -278,7 +281,7 @@ func (t *tree) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *fu
 // openExisting opens a file that the kernel expects to be created, so that the kernel has
 // not checked its mode.
 func (t *tree) openExisting(in *fuse.CreateIn, e *entry, d openDir, out *fuse.CreateOut) syscall.Errno {
-	l := t.levels.of(e, false)
+	l := t.gate.asks.level(&in.InHeader, func() string { return t.table.path(e.dir, e.name) }, t.levels.of(e, false))
 	a, errno := t.locate(d, e.name)
 	if errno != 0 {
 		return errno

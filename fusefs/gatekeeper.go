@@ -23,6 +23,9 @@ type Denial struct {
 	UID    uint32        // of the caller, in the mount's user namespace
 	Errno  syscall.Errno // returned to the caller
 	Reason string        // what git on the host would do with it; "": the level explains the refusal
+	Name   bool          // Path is a name that was to be made or removed
+	Asked  string        // the outcome of its question, AskedAllowed among them; "": nobody was asked
+	By     string        // who answered; may be ""
 	Rules  Rules         `json:"-"` // the rules that decided
 }
 
@@ -30,13 +33,14 @@ type Denial struct {
 type gatekeeper struct {
 	*names
 	report func(Denial) // Options.Denied
+	asks   *asks        // nil: nobody is asked
 }
 
 // allow returns the gate's errno for o on n, 0 if it allows that, and reports a denial.
 func (g *gatekeeper) allow(o gate.Op, c *fuse.InHeader, n *node) syscall.Errno {
 	l := n.getLevel()
 	e := gate.Check(o, l)
-	if e == 0 {
+	if e == 0 || o != gate.OpLinkFrom && gate.Check(o, g.levelFor(c, n)) == 0 {
 		return 0
 	}
 	return g.deny(o, c, n, "", l, e, "")
@@ -56,7 +60,7 @@ func (g *gatekeeper) allowed(o gate.Op, c *fuse.InHeader, id uint64) (*node, sys
 func (g *gatekeeper) allowName(o gate.Op, c *fuse.InHeader, e *entry, isDir bool) syscall.Errno {
 	l := g.levels.of(e, isDir)
 	errno := gate.Check(o, l)
-	if errno == 0 {
+	if errno == 0 || gate.Check(o, g.asks.level(c, func() string { return g.table.path(e.dir, e.name) }, l)) == 0 {
 		return 0
 	}
 	reason := ""
@@ -87,31 +91,64 @@ func (g *gatekeeper) reportFor(c *fuse.InHeader, d Denial) {
 // But before, it asks for the attributes once more (fuse_permission in fs/fuse/dir.c), and
 // while it waits for them /proc shows the caller's system call.
 
-// auditKernelDenial reports that the kernel is about to refuse the caller's system call because
-// of n's mode, if it is. It is called before a reply with the attributes of n.
-func (g *gatekeeper) auditKernelDenial(c *fuse.InHeader, n *node) {
+// askKernel reports that the kernel is about to refuse the caller's system call because of n's
+// mode, if it is, or holds the request while a person is asked about it. It is called before a
+// reply with the attributes of n.
+func (g *gatekeeper) askKernel(c *fuse.InHeader, n *node) syscall.Errno {
+	d, ok := g.kernelDenial(c, n)
+	if !ok {
+		return 0
+	}
+	if g.asks.about(&d) {
+		errno := g.hold(gate.OpGetattr, d, func() bool { return n.getLevel() >= d.Need })
+		switch {
+		case errno == syscall.EACCES: // reported; the kernel refuses it
+		case errno != 0:
+			return errno
+		case g.levelFor(c, n) >= d.Need && retries(d.Op):
+			// The kernel ignores attributes that are older than those of another answer, as these
+			// would be after a wait (fuse_change_attributes in fs/fuse/inode.c). It tries once
+			// more now.
+			return syscall.ESTALE
+		case g.levelFor(c, n) < d.Need && g.report != nil: // nobody was asked
+			g.report(d)
+		}
+		return g.allow(gate.OpGetattr, c, n) // by the rules of now
+	}
+	if g.report != nil {
+		g.report(d)
+	}
+	return 0
+}
+
+// retries reports whether the kernel tries a system call of an intent once more after ESTALE.
+func retries(op string) bool { return op != "connect" && op != "watch" }
+
+// kernelDenial returns what the kernel is about to refuse; ok is false if that is nothing, or
+// unknown.
+func (g *gatekeeper) kernelDenial(c *fuse.InHeader, n *node) (d Denial, ok bool) {
 	l := n.getLevel()
 	if n.isDir() {
 		inside, ok := g.levels.constant(n.getState())
-		if !ok {
-			return // the mode allows everything
+		if !ok || inside == perm.Read && g.asks.writes() {
+			return d, false // the mode allows everything
 		}
 		l = inside
 	}
-	if g.report == nil || l >= perm.Write || c.Pid == 0 {
-		return
+	if g.report == nil && g.asks == nil || l >= perm.Write || c.Pid == 0 {
+		return d, false
 	}
 	a, ok := gate.IntentOf(c.Pid)
 	if a.Make && n.isDir() {
 		a = gate.Intent{Op: "create", Need: perm.Write, Name: true}
 	}
-	if !ok || a.Name != n.isDir() || a.Need <= l {
-		return
+	if !ok || a.Name != n.isDir() || a.Need <= l || !a.Name && a.Need <= g.levelFor(c, n) {
+		return d, false
 	}
-	g.report(Denial{
+	return Denial{
 		Op: a.Op, Path: g.table.path(n, ""), Level: l, Need: a.Need,
 		PID: c.Pid, UID: c.Uid, Errno: syscall.EACCES, Rules: g.levels.rules,
-	})
+	}, true
 }
 
 // allowedDir returns the directory that c is about if the gate allows o on it.

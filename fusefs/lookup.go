@@ -92,7 +92,11 @@ func (t *tree) find(in *fuse.InHeader, e *entry, d openDir, known *node, out *fu
 		r.close()
 		return nil, errno
 	}
-	return t.enter(e, r, out), 0
+	n := t.enter(e, r, out)
+	if t.granted(in, n, r.obj, &out.Attr) {
+		out.SetAttrTimeout(0)
+	}
+	return n, 0
 }
 
 // A lookupResult is the object at an entry.

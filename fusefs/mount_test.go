@@ -44,6 +44,7 @@ type setup struct {
 	NoMarks bool                                            // files are not watched
 	Echo    bool                                            // the host's changes are collected
 	System  bool                                            // the modes are the host's
+	Ask     bool                                            // what a question may allow is asked about
 	Borrow  bool                                            // files borrow their content, however small
 	After   func(t *testing.T, s *Server, denials []Denial) // in the parent, when the client is done
 }
@@ -261,9 +262,10 @@ func serve(t *testing.T, s setup, args childArgs) {
 	if s.Echo {
 		onHostChange = func() bool { return true }
 	}
+	asker := newTestAsker(s.Ask)
 	srv, err := Serve(child.Ctx, child.Device, &Options{
-		OnHostChange: onHostChange,
-		Root:         int(root.Fd()), Rules: rules, Owner: Owner{clientUID, clientUID},
+		OnHostChange: onHostChange, Ask: asker.options(),
+		Root: int(root.Fd()), Rules: rules, Owner: Owner{clientUID, clientUID},
 		Copy: layer, Git: gitOf(t, s, args.Host, state),
 		Timeout: s.Timeout, FDs: s.FDs, NoWatch: s.NoWatch, HostModes: s.System, Quota: s.Quota, Memory: s.Memory, Denied: func(d Denial) {
 			select {
@@ -291,7 +293,7 @@ func serve(t *testing.T, s setup, args childArgs) {
 	if layer != nil {
 		layers.Upper, layers.Work, layers.Log, layers.Undo = layer.Upper, layer.Work, layer.Log, undoOf(t, state)
 	}
-	seen := answer(child.Conn, srv, denials, filepath.Join(state, "upper"), layers)
+	seen := answer(child.Conn, srv, denials, filepath.Join(state, "upper"), layers, asker)
 	child.Wait(t, srv.Wait)
 	if s.After != nil {
 		s.After(t, srv, <-seen)
@@ -353,7 +355,7 @@ var heaps []int64
 
 // answer answers the client's questions until the client has ended, and then returns all denials.
 // upper is the path of the upper layer.
-func answer(conn net.Conn, srv *Server, denials chan Denial, upper string, layers *cow.Layers) <-chan []Denial {
+func answer(conn net.Conn, srv *Server, denials chan Denial, upper string, layers *cow.Layers, asker *testAsker) <-chan []Denial {
 	all := make(chan []Denial, 1)
 	go func() { // ends when the child closes its end
 		var seen []Denial
@@ -384,6 +386,11 @@ func answer(conn net.Conn, srv *Server, denials chan Denial, upper string, layer
 				thread := 0
 				in.Decode(&thread)
 				out.Encode(srv.HostChanges(thread))
+			case "asked":
+				out.Encode(asker.waiting())
+			case "verdict":
+				var v verdict
+				out.Encode(in.Decode(&v) == nil && asker.answer(v))
 			case "prunes":
 				out.Encode(!srv.tree.kernel.pruneUnsupported.Load())
 			case "usage":

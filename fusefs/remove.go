@@ -24,6 +24,9 @@ func (t *tree) remove(o gate.Op, in *fuse.InHeader, name string) syscall.Errno {
 	isDir := o == gate.OpRmdir
 	e, errno := t.entry(in.NodeId, name)
 	if errno == 0 {
+		errno = t.gate.askName(o, in, &e, isDir)
+	}
+	if errno == 0 {
 		errno = t.gate.allowName(o, in, &e, isDir)
 	}
 	if errno != 0 {

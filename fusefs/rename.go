@@ -1,6 +1,7 @@
 package fusefs
 
 import (
+	"slices"
 	"syscall"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -22,9 +23,18 @@ type renaming struct {
 	srcOwn, dstOwn bool       // in the upper layer of a copied tree
 
 	copyFirst []*node // nodes that must be copied to the upper layer before
+	askFirst  *asked  // what a person must be asked about before
+	asked     []asked // what one was asked about
 
 	crosses bool                                  // it moves a directory to other rules, which needs t.alone
 	dirs    map[backing.Identity]backing.Identity // the directories that were made for it: see transplant
+}
+
+// asked is an end of a rename that the gate refuses, and a question may allow.
+type asked struct {
+	dir   *node
+	name  string
+	isDir bool
 }
 
 // Rename moves or exchanges names. Both must be writable for the object that comes to lie there,
@@ -36,7 +46,7 @@ func (t *tree) Rename(_ <-chan struct{}, in *fuse.RenameIn, a, b string) fuse.St
 		return fuse.EINVAL // RENAME_WHITEOUT would make a device
 	}
 	r := renaming{in: &in.InHeader, swap: in.Flags&unix.RENAME_EXCHANGE != 0}
-	const attempts = 4 // the host may replace the copied object
+	const attempts = 8 // the host may replace the copied object, and each end may be asked about
 	for range attempts {
 		var errno syscall.Errno // the levels of both names are asked for anew: see splitRules
 		if r.from, errno = t.entry(in.NodeId, a); errno != 0 {
@@ -57,6 +67,14 @@ func (t *tree) Rename(_ <-chan struct{}, in *fuse.RenameIn, a, b string) fuse.St
 			t.alone(rename)
 		} else {
 			rename()
+		}
+		if q := r.askFirst; q != nil {
+			r.askFirst, r.crosses, r.asked = nil, false, append(r.asked, *q)
+			e := newEntry(q.dir, q.name)
+			if errno := t.gate.askName(gate.OpRename, r.in, &e, q.isDir); errno != 0 {
+				return fuse.Status(errno)
+			}
+			continue
 		}
 		if len(r.copyFirst) == 0 && (alone || !r.crosses) {
 			return fuse.Status(errno)
@@ -190,6 +208,11 @@ func (t *tree) allowRename(r *renaming, to openDir) syscall.Errno {
 		}
 	}
 	for _, e := range ends {
+		q := asked{e.dir, e.name, e.obj.IsDir()}
+		if _, asks := t.gate.nameDenial(gate.OpRename, r.in, e.entry, q.isDir); asks && !slices.Contains(r.asked, q) {
+			r.askFirst = &q
+			return syscall.EACCES
+		}
 		if errno := t.gate.allowName(gate.OpRename, r.in, e.entry, e.obj.IsDir()); errno != 0 {
 			return errno
 		}

@@ -25,5 +25,6 @@ func (s *Server) SetRules(rules Rules) {
 	revoked := t.applyRulesToAll()
 	t.levels.rulesMu.Unlock()
 	t.changeMu.Unlock()
+	t.gate.asks.rulesChanged() // before the kernel is: it may wait for a held request
 	t.kernel.forgetRules(revoked)
 }

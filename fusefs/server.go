@@ -52,8 +52,9 @@ type Options struct {
 	// Chown lets a sandbox with several users change the owner of a file, without effect: tar and
 	// rsync give up otherwise. All files belong to the host's user.
 	Chown bool
-	// HostModes presents the permissions of the host's files, without set-id bits, whatever the server
-	// or a level allows: a file that Owner could not open may fail to open only when it is used.
+	// HostModes presents the permissions of the host's files, without set-id bits, whatever the
+	// server or a level allows: a file that Owner could not open may fail to open only when it is
+	// used.
 	HostModes bool
 
 	// Git keeps git directories apart from the host's; nil serves the host's by the rules.
@@ -63,7 +64,8 @@ type Options struct {
 	Copy *Copy
 
 	// MoveTemps are names in Root of directories that move to other rules: cow.MoveTemps. What a
-	// killed server leaves has these names; files in it have other names too. Empty ones are random.
+	// killed server leaves has these names; files in it have other names too. Empty ones are
+	// random.
 	MoveTemps [2]string
 
 	// Timeout is how long the kernel may cache names and attributes where changes by the
@@ -98,10 +100,13 @@ type Options struct {
 	// shows the caller's system call and the level that its arguments need.
 	Denied func(Denial)
 
+	// Ask has accesses wait for a person instead of refusing them; nil refuses them.
+	Ask *Ask
+
 	// OnSequentialLookup is called when lookups outnumber reads by lookupsPerRead: a process walks
 	// the tree by name. Listing the tree in advance then saves a message for each name. It is
-	// called once, and once more after each time that the kernel has backing.Forgotten all names. It must
-	// not block. It may be nil.
+	// called once, and once more after each time that the kernel has backing.Forgotten all names.
+	// It must not block. It may be nil.
 	OnSequentialLookup func()
 
 	// OnHostChange is called at the first change of a visible name by the host, and again at the
@@ -256,10 +261,10 @@ func newTree(opts *Options) (*tree, error) {
 func emptyTree(opts *Options) (*tree, error) {
 	t := &tree{RawFileSystem: fuse.NewDefaultRawFileSystem(), noWatch: opts.NoWatch, moveTemps: opts.MoveTemps}
 	t.start, t.timeout = time.Now(), opts.Timeout
-	t.gate = gatekeeper{&t.names, opts.Denied}
+	t.gate = gatekeeper{&t.names, opts.Denied, newAsks(opts.Ask)}
 	t.chowns = opts.Chown
 	t.guard = worktreeGuard{&t.names, opts.Unguarded}
-	t.attrs = attrs{&t.names, &t.kernel, opts.Owner, opts.Chown, opts.HostModes}
+	t.attrs = attrs{&t.names, &t.kernel, opts.Owner, opts.Chown, opts.HostModes, t.gate.asks.writes()}
 	t.contents.names, t.contents.gate, t.kernel.names = &t.names, &t.gate, &t.names
 	logger := opts.Logger
 	if logger == nil {
@@ -278,6 +283,10 @@ func emptyTree(opts *Options) (*tree, error) {
 	t.kernel.sequential.report = opts.OnSequentialLookup
 	nodes, handlers := shares(opts.Memory)
 	t.kernel.maxNodes, t.kernel.dev = nodes, device.New(handlers, t.Logger, t.respond.answer)
+	if a := t.gate.asks; a != nil {
+		a.park, a.ended = t.kernel.dev.Park, t.kernel.dev.Ended
+		t.kernel.dev.Patience = a.Limit
+	}
 	if t.timeout <= 0 {
 		t.timeout = time.Second
 	}

@@ -24,6 +24,9 @@ func (t *tree) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOut)
 	case t.git.freshens(n, in):
 		errno = t.utimes(n, in)
 	default:
+		if errno = t.gate.askNode(gate.OpSetattr, &in.InHeader, n); errno != 0 {
+			break
+		}
 		if errno = t.gate.allow(gate.OpSetattr, &in.InHeader, n); errno == 0 {
 			errno = t.setAttr(n, in)
 		}

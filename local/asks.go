@@ -51,7 +51,7 @@ func (s *settings) Questions(ctx context.Context, sandboxID string, each func([]
 
 // Answer implements [runtime.Asker].
 func (s *settings) Answer(ctx context.Context, sandboxID string, a *runtime.Answer) error {
-	rec, c, err := s.header(sandboxID)
+	rec, _, err := s.header(sandboxID)
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (s *settings) Answer(ctx context.Context, sandboxID string, a *runtime.Answ
 		if err := checkAnswer(q, a); err != nil {
 			return err
 		}
-		if err := s.addRule(ctx, rec.ID(), c, q, a); err != nil {
+		if err := s.addRule(ctx, rec.ID(), q, a); err != nil {
 			return err
 		}
 	}
@@ -105,7 +105,7 @@ func checkAnswer(q *runtime.Question, a *runtime.Answer) error {
 }
 
 // addRule adds what an answer allows to the rules of a sandbox.
-func (s *settings) addRule(ctx context.Context, id string, c *statedir.Config, q *runtime.Question, a *runtime.Answer) error {
+func (s *settings) addRule(ctx context.Context, id string, q *runtime.Question, a *runtime.Answer) error {
 	target := a.Target
 	if target == "" {
 		target = q.Targets[0]
@@ -128,7 +128,18 @@ func (s *settings) addRule(ctx context.Context, id string, c *statedir.Config, q
 	if strings.HasPrefix(q.Allow, "--reveal ") {
 		rule.Priority = perm.PriorityReveal
 	}
-	return s.ReplacePermissions(ctx, id, c.Permissions, append(slices.Clone(c.Permissions), rule))
+	const attempts = 4 // other answers may add rules meanwhile
+	for range attempts {
+		_, c, err := s.find(id)
+		if err != nil {
+			return err
+		}
+		err = s.ReplacePermissions(ctx, id, c.Permissions, append(slices.Clone(c.Permissions), rule))
+		if !errors.Is(err, ErrChanged) {
+			return err
+		}
+	}
+	return ErrChanged
 }
 
 // answerSource returns the source of a rule that an answer has added. Package policy keeps it, as of

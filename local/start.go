@@ -340,6 +340,7 @@ func (s *starter) treeParams(rec *statedir.Record, c *statedir.Config) (*boot.Tr
 		Run: rec.Run(), Rules: rules, Codebase: c.CodebasePath, MountPoint: c.MountPointOrDefault(),
 		UID: c.UID, GID: c.GID, HostIDs: !s.backend(c.Runtime).Can.Has(launch.ShimMounts), RootTree: c.RootTree,
 		Root: c.Root, Copied: c.CopyOnWrite, Memory: c.Resources.Memory, Disk: c.Resources.Disk, Git: boot.TreeGitOf(c),
+		Ask: c.Ask, AskLimit: c.AskLimitOrDefault(),
 	}, err
 }
 

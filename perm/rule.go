@@ -95,8 +95,8 @@ type Rule struct {
 	// outranks give at most Level.
 	AtMost bool `json:"at_most,omitempty"`
 
-	// Ask makes a server that can ask a person do so before it refuses the content of what this rule
-	// decides about. Level is View, and so is what other servers give.
+	// Ask makes a server that can ask a person do so before it refuses the content of what this
+	// rule decides about. Level is View, and so is what other servers give.
 	Ask bool `json:"ask,omitempty"`
 
 	// Priority is the first criterion of the order of rules; the higher one wins.
@@ -177,9 +177,9 @@ func (r *Rule) describe() string {
 	return strconv.Quote(r.String()) + " of " + r.Source
 }
 
-// ParseRule parses PATTERN=LEVEL, as in --rule, and checks the pattern. LEVEL may be ask. The last '='
-// splits, so a pattern may contain others. Priority and Source are not set. The error
-// matches ErrInvalid.
+// ParseRule parses PATTERN=LEVEL, as in --rule, and checks the pattern. LEVEL may be ask. The last
+// '=' splits, so a pattern may contain others. Priority and Source are not set. The error matches
+// ErrInvalid.
 func ParseRule(s string) (Rule, error) {
 	i := strings.LastIndexByte(s, '=')
 	if i < 0 {

@@ -8,7 +8,8 @@ import (
 )
 
 // Targets returns patterns for a rule that is to give more to a path than r does, which decides
-// about it: from the path alone to as much as r covers. The path is relative to the root, for which it returns nil.
+// about it: from the path alone to as much as r covers. The path is relative to the root, for
+// which it returns nil.
 func Targets(name string, dir bool, r *Rule) []string {
 	if name == "" || name == "." {
 		return nil

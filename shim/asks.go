@@ -31,7 +31,8 @@ type asks struct {
 	last    int                  // the number of the newest question
 	changes int64
 	changed chan struct{} // closed and replaced with each change; nil: nobody waits for one
-	// who was refused how often, by kind and program, and what is not to be asked again, by kind and target
+	// who was refused how often, by kind and program, and what is not to be asked again, by kind
+	// and target
 	refused map[[2]string]int
 	// when the sandbox was refused, by kind
 	refusals map[string][]time.Time
@@ -45,14 +46,21 @@ type asking struct {
 	waiting int
 	done    chan struct{} // closed when allowed is set
 	allowed bool
+	by      string // who has answered; empty: nobody
 }
 
-// ask waits until q is answered, its limit is over, or ctx ends. It reports whether the access may go
-// on. Equal questions are one. The caller fills in q but for its ID, times and counts.
+// ask waits until q is answered, its limit is over, or ctx ends. It reports whether the access may
+// go on. Equal questions are one. The caller fills in q but for its ID, times and counts.
 func (a *asks) ask(ctx context.Context, q *runtime.Question, limit time.Duration) bool {
+	allowed, _ := a.askWho(ctx, q, limit)
+	return allowed
+}
+
+// askWho is ask, and returns who has answered.
+func (a *asks) askWho(ctx context.Context, q *runtime.Question, limit time.Duration) (allowed bool, by string) {
 	w := a.enter(q, limit)
 	if w == nil {
-		return false
+		return false, ""
 	}
 	timer := time.NewTimer(time.Until(w.Until))
 	defer timer.Stop()
@@ -65,9 +73,9 @@ func (a *asks) ask(ctx context.Context, q *runtime.Question, limit time.Duration
 	}
 	select {
 	case <-w.done:
-		return w.allowed
+		return w.allowed, w.by
 	default:
-		return false
+		return false, ""
 	}
 }
 
@@ -172,6 +180,7 @@ func (a *asks) answer(v *runtime.Answer) error {
 			a.never[[2]string{w.Kind, w.Targets[0]}] = true
 		}
 	}
+	w.by = v.By
 	a.remove(w, v.Allow)
 	a.settle(a.tired, false)
 	return nil

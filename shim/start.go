@@ -162,6 +162,7 @@ func (s *shim) connect() (*os.File, error) {
 			return nil, runtime.WithClass(runtime.ErrUnavailable, err)
 		}
 		s.tree = newTreeConn(s.control)
+		s.tree.question = s.question
 	}
 	listener, err := listen(b.Run)
 	if err != nil {

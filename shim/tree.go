@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
@@ -28,12 +29,16 @@ type treeConn struct {
 	// called then, in a goroutine of its own; nil: later; guarded by mu
 	walk    func()
 	waiting map[uint64]chan boot.TreeReply // with room for the answer; guarded by mu
+	// asks a person, in a goroutine of its own, until ctx ends; nil: each question is refused
+	question func(ctx context.Context, id uint64, q *runtime.Question)
+	// ends the questions of the tree server that wait; guarded by mu
+	asked map[uint64]context.CancelFunc
 }
 
 func newTreeConn(control *os.File) *treeConn {
 	return &treeConn{
 		control: control, over: make(chan struct{}), changed: make(chan struct{}, 1),
-		waiting: map[uint64]chan boot.TreeReply{},
+		waiting: map[uint64]chan boot.TreeReply{}, asked: map[uint64]context.CancelFunc{},
 	}
 }
 
@@ -44,6 +49,7 @@ var errTreeGone = runtime.Errorf(runtime.ErrUnavailable, "the tree server has en
 // their request's limit.
 func (c *treeConn) run() {
 	defer close(c.over)
+	defer c.endQuestions()
 	for buf := make([]byte, boot.MaxPacket); ; {
 		packet, file, err := boot.ReceivePacket(c.control, buf)
 		_ = file.Close() // no answer has one
@@ -60,6 +66,9 @@ func (c *treeConn) run() {
 			default:
 			}
 		}
+		if reply.Asked > 0 {
+			c.onQuestion(reply.Asked, reply.Question)
+		}
 		c.mu.Lock()
 		c.walked = c.walked || reply.SequentialLookup
 		c.tellWalk()
@@ -71,6 +80,48 @@ func (c *treeConn) run() {
 		goruntime.Gosched() // the goroutine that waits for the answer runs next in this thread
 	}
 }
+
+// maxAsked bounds the questions of the tree server that wait at once, which holds fewer requests.
+const maxAsked = 256
+
+// onQuestion asks a question of the tree server's; without one it ends the question id.
+func (c *treeConn) onQuestion(id uint64, q *runtime.Question) {
+	c.mu.Lock()
+	end, many := c.asked[id], len(c.asked) >= maxAsked
+	delete(c.asked, id)
+	c.mu.Unlock()
+	switch {
+	case end != nil:
+		end()
+	case q == nil:
+	case many || c.question == nil:
+		c.verdict(&boot.TreeRequest{Op: boot.AskVerdict, Asked: id})
+	default:
+		ctx, end := context.WithCancel(context.Background())
+		c.mu.Lock()
+		c.asked[id] = end
+		c.mu.Unlock()
+		go func() { // ends with the answer, or the question
+			defer end()
+			c.question(ctx, id, q)
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			delete(c.asked, id)
+		}()
+	}
+}
+
+// endQuestions ends all questions.
+func (c *treeConn) endQuestions() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, end := range c.asked {
+		end()
+	}
+}
+
+// verdict sends the answer to a question. If the tree server does not read, its own limit refuses.
+func (c *treeConn) verdict(req *boot.TreeRequest) { _ = boot.SendPacket(c.control, req, nil) }
 
 // onWalk has f called, in a goroutine of its own, when a process walks through the tree.
 func (c *treeConn) onWalk(f func()) {

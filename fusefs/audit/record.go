@@ -50,9 +50,15 @@ type Record struct {
 
 	Cut   bool       `json:"pathCut,omitempty"` // Path is only the beginning, and there is no Rule
 	Level perm.Level `json:"level"`             // what the rules give
-	// Need is the needed level, of a rename also a lower one; Level if the kind of object is refused.
+	// Need is the needed level, of a rename also a lower one; Level if the kind of object is
+	// refused.
 	Need  perm.Level `json:"need"`
-	Errno string     `json:"errno"` // the process's error, such as "EACCES"
+	Errno string     `json:"errno"` // the process's error, such as "EACCES"; empty if a person has allowed it
+	// Asked is the outcome if a person was asked: "allowed", "refused", or "withdrawn" when the
+	// process has ended or was interrupted before.
+	Asked string `json:"asked,omitempty"`
+	// By is who has answered; empty if nobody has, in time.
+	By string `json:"by,omitempty"`
 
 	Rule    *perm.Rule `json:"rule"`              // the rule that decided; nil: none matches, or see Problem
 	Problem string     `json:"problem,omitempty"` // why there is no Rule
@@ -83,6 +89,9 @@ func (h *Host) String() string {
 	}
 	return net.JoinHostPort(host, strconv.Itoa(h.Port))
 }
+
+// allowed is a Record's Asked.
+const allowed = "allowed"
 
 // maxHost bounds each text of a Host and the Remedy beside it, in bytes. A name of DNS has 253.
 const maxHost = 300
@@ -172,7 +181,8 @@ func Parse(text []byte) (Record, error) {
 	switch {
 	case r.Dropped > 0:
 		return Record{Time: r.Time, Since: r.Since, Dropped: r.Dropped}, nil
-	case r.Time.IsZero() || r.Dropped < 0 || r.Count < 1 || r.Op == "" || (r.Errno == "") == (r.Host == nil):
+	case r.Time.IsZero() || r.Dropped < 0 || r.Count < 1 || r.Op == "",
+		(r.Errno == "" && r.Asked != allowed) == (r.Host == nil):
 		return Record{}, errors.New("audit log: line is not a denial")
 	case r.PathBytes != nil:
 		r.Path, r.PathBytes = string(r.PathBytes), nil

@@ -43,6 +43,7 @@ func (b *bucket) take(now time.Time, n int) bool {
 // A kind identifies denials that are counted together, whatever the process: a build has many.
 type kind struct {
 	op, path, errno string
+	asked, by       string
 	reason          string // one file can have many, such as git's configuration
 	level, need     uint8
 	host            Host
@@ -50,6 +51,7 @@ type kind struct {
 
 func kindOf(r *Record) kind {
 	k := kind{op: r.Op, path: r.Path, errno: r.Errno, reason: r.Reason, level: uint8(r.Level), need: uint8(r.Need)}
+	k.asked, k.by = r.Asked, r.By
 	if r.Host != nil {
 		k.host = *r.Host
 	}

@@ -60,6 +60,15 @@ func (r *Record) Text(loc *time.Location, command string) string {
 // explanation returns the errno, and the rule that decided.
 func (r *Record) explanation() string {
 	errno := Printable(r.Errno)
+	if r.Asked != "" {
+		if errno != "" {
+			errno += ", "
+		}
+		errno += "asked: " + Printable(r.Asked)
+		if r.By != "" {
+			errno += " by " + Printable(r.By)
+		}
+	}
 	if r.Reason != "" {
 		errno += ": " + Printable(r.Reason)
 	}

@@ -6,8 +6,10 @@ import (
 	"encoding/binary"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync/atomic"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -43,6 +45,11 @@ type Device struct {
 	Epochs  bool          // the kernel can drop all names at once; set by Greet
 	Spliced atomic.Uint64 // READs that were answered through a pipe
 
+	// Ended is closed when the file system is unmounted.
+	Ended chan struct{}
+	// Patience is how much longer than RequestTimeout an answer may take, for Greet.
+	Patience time.Duration
+
 	fd       int
 	handlers handlers
 	pipes    pipes
@@ -52,7 +59,8 @@ type Device struct {
 // several goroutines, with the message of n bytes in b.In. answer returns the size of its reply in
 // b.Out, 0 if the message has no reply, or Splice has sent it.
 func New(limit int, logger *slog.Logger, answer func(b *Buffers, n int) (size int)) *Device {
-	return &Device{fd: -1, handlers: handlers{limit: limit, logger: logger, answer: answer}}
+	over := make(chan struct{})
+	return &Device{fd: -1, Ended: over, handlers: handlers{limit: limit, logger: logger, answer: answer, over: over}}
 }
 
 // Greet answers the first message of the device fd, which must have arrived, by proto. When it has
@@ -82,7 +90,7 @@ func (d *Device) Greet(fd int, proto *fuse.ProtocolServer) error {
 		// go-fuse has no option for it.
 		out := (*fuse.InitOut)(unsafe.Pointer(&b.Out[OutHeader]))
 		if out.Flags64()&fuse.CAP_REQUEST_TIMEOUT != 0 {
-			out.RequestTimeout = RequestTimeout
+			out.RequestTimeout = uint16(min(RequestTimeout+int64(d.Patience/time.Second), math.MaxUint16))
 		}
 	}
 	if _, err := unix.Write(fd, b.Out[:size]); err != nil {
@@ -97,6 +105,18 @@ func (d *Device) Serve() {
 	d.handlers.fd = d.fd
 	d.handlers.serve()
 	d.pipes.close()
+}
+
+// Park calls wait, which answer does for a message that waits long: others are answered meanwhile,
+// as many as without it.
+func (d *Device) Park(wait func()) {
+	h := &d.handlers
+	h.parked.Add(1)
+	defer h.parked.Add(-1)
+	if h.reading.Load() == 0 {
+		h.more(h.limit)
+	}
+	wait()
 }
 
 // Close closes the device. Serve has returned.
@@ -127,8 +147,8 @@ func (d *Device) InvalEntry(dir uint64, name string, gone bool) syscall.Errno {
 	return d.notify(fuse.NOTIFY_INVAL_ENTRY, unsafe.Slice((*byte)(unsafe.Pointer(&out)), unsafe.Sizeof(out)), name+"\x00")
 }
 
-// RemoveEntry makes the kernel remove the entry called name of the directory dir, and report the end
-// of the node child to those that watch it, if the entry is that node's.
+// RemoveEntry makes the kernel remove the entry called name of the directory dir, and report the
+// end of the node child to those that watch it, if the entry is that node's.
 func (d *Device) RemoveEntry(dir, child uint64, name string) syscall.Errno {
 	out := fuse.NotifyInvalDeleteOut{Parent: dir, Child: child, NameLen: uint32(len(name))}
 	return d.notify(fuse.NOTIFY_DELETE, unsafe.Slice((*byte)(unsafe.Pointer(&out)), unsafe.Sizeof(out)), name+"\x00")

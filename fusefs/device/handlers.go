@@ -3,6 +3,7 @@ package device
 import (
 	"log/slog"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -47,6 +48,9 @@ type handlers struct {
 	logger *slog.Logger
 
 	buffers bufferPool
+	parked  atomic.Int32  // of running, those in Park
+	over    chan struct{} // closed when the device has ended
+	end     sync.Once     // closes over
 	running atomic.Int32  // 0 once all have ended, then for good
 	reading atomic.Int32  // of running, those that look or wait for a message
 	done    atomic.Uint64 // answers
@@ -77,7 +81,7 @@ func (h *handlers) serve() {
 func (h *handlers) more(most int) {
 	for {
 		n := h.running.Load()
-		if n == 0 || int(n) >= most {
+		if n == 0 || int(n-h.parked.Load()) >= most {
 			return
 		}
 		if h.running.CompareAndSwap(n, n+1) {
@@ -159,6 +163,11 @@ func (h *handlers) next(b *Buffers, p *pace) bool {
 	if errno != 0 {
 		if errno != errRetired {
 			h.reading.Add(-1)
+			h.end.Do(func() {
+				if h.over != nil { // a Device has one
+					close(h.over)
+				}
+			})
 		}
 		if errno != errRetired && errno != syscall.ENODEV {
 			h.logger.Error("read from the kernel", "error", errno)

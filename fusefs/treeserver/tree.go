@@ -126,6 +126,7 @@ func serveTree(b *boot.TreeParams, control *os.File) error {
 		Memory:    memory,
 		Logger:    log,
 		Denied:    t.denied,
+		Ask:       t.asks(serving),
 		OnSequentialLookup: func() {
 			<-serving
 			t.send(&boot.TreeReply{SequentialLookup: true})
@@ -166,6 +167,7 @@ func serveTree(b *boot.TreeParams, control *os.File) error {
 		t.serve() // ends when the shim does, or the mount
 		step.Reached("shim gone")
 		t.ending.Store(true)
+		t.questions.end()
 		t.reviews.Wait() // they stop where nothing temporary is left on the host
 		finish()
 		// The end of the shim's namespace unmounts the tree, and closing the descriptor

@@ -42,6 +42,7 @@ type treeServer struct {
 	pooled   bool            // it has no user yet; serve's own
 	expected *expected       // the rules that it will probably get with its codebase; nil: not known; serve's own
 
+	questions questions
 	reviewing atomic.Bool // a review is in progress
 	ending    atomic.Bool // the sandbox has ended: a review stops
 	reviews   sync.WaitGroup
@@ -89,6 +90,8 @@ func (t *treeServer) serve() {
 			continue
 		}
 		switch req.Op {
+		case boot.AskVerdict:
+			t.answered(&req)
 		case boot.AskReview:
 			t.reply(req.ID, nil, runtime.Errorf(runtime.ErrConflict, "another process works on the changes of the sandbox: try again"))
 		case boot.AskStats:
@@ -196,18 +199,23 @@ func (t *treeServer) denied(d fusefs.Denial) {
 	policy, _ := d.Rules.(*perm.Policy)
 	r := recordOf(&d)
 	t.audit.Add(r, policy)
-	t.remember(r, policy)
+	if d.Asked != fusefs.AskedAllowed {
+		t.remember(r, policy)
+	}
 }
 
 // recordOf returns a refusal for the log, which the rules explain.
 func recordOf(d *fusefs.Denial) audit.Record {
 	return audit.Record{
 		Op: d.Op, Path: cmp.Or(d.Path, "."), Level: d.Level, Need: d.Need, Errno: errnoName(d.Errno),
-		PID: d.PID, UID: d.UID, Reason: d.Reason,
+		PID: d.PID, UID: d.UID, Reason: d.Reason, Asked: d.Asked, By: audit.Printable(d.By),
 	}
 }
 
-// errnoName returns the symbolic name of an error, such as "EACCES".
+// errnoName returns the symbolic name of an error, such as "EACCES"; "" for none.
 func errnoName(e syscall.Errno) string {
+	if e == 0 {
+		return ""
+	}
 	return cmp.Or(unix.ErrnoName(e), "errno "+strconv.Itoa(int(e)))
 }

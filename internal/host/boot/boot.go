@@ -13,6 +13,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -115,6 +116,9 @@ type TreeParams struct {
 	Memory   int64   `json:"memory,omitempty"`   // the sandbox's limit, in bytes; 0: none
 	Disk     int64   `json:"disk,omitempty"`     // the same
 	Git      TreeGit `json:"git,omitzero"`       // of no use with Blank
+	// Ask are the kinds of accesses that wait for an answer, AskLimit is how long.
+	Ask      []string      `json:"ask,omitempty"`
+	AskLimit time.Duration `json:"askLimitNs,omitempty"`
 	// Pooled says that the sandbox has no user yet: one comes with AskActivate. With Blank, so
 	// does the codebase.
 	Pooled bool `json:"pooled,omitempty"`

@@ -15,8 +15,8 @@ import (
 // Shim and tree server share a SOCK_SEQPACKET pair. The shim sends one packet with the FUSE
 // descriptor of the mount. The tree server answers with one packet: a dot when it serves, a
 // dot and the reason when it does not. After that the shim sends TreeRequests, each a packet
-// of JSON, with a descriptor if it has rules. The tree server answers each with a TreeReply
-// of the same ID, in any order. Neither blocks on a full socket, so neither can hang the
+// of JSON, with a descriptor if it has rules. The tree server answers each but AskVerdict with a
+// TreeReply of the same ID, in any order. Neither blocks on a full socket, so neither can hang the
 // other. Each notices the other's end by the hang-up.
 
 // ControlPair returns such a pair of sockets. The caller closes both.
@@ -171,9 +171,10 @@ type TreeRequest struct {
 
 	Review *Review `json:"review,omitempty"`
 
-	// for verdict: a TreeReply's Asked, and the answer
+	// for verdict: a TreeReply's Asked, the answer, and whose it is
 	Asked   uint64 `json:"asked,omitempty"`
 	Allowed bool   `json:"allowed,omitempty"`
+	By      string `json:"by,omitempty"`
 }
 
 // A TreeReply answers the TreeRequest with its ID.

@@ -160,6 +160,30 @@ func SignalsOf(pid int) (s Signals) {
 	return s
 }
 
+// PendingOf returns the signals that a thread is to get, without those that it blocks; ok is false
+// if it has ended.
+func PendingOf(tid int) (s SignalSet, ok bool) {
+	status, err := os.ReadFile("/proc/" + strconv.Itoa(tid) + "/status")
+	if err != nil {
+		return 0, false
+	}
+	var blocked SignalSet
+	for line := range strings.Lines(string(status)) {
+		key, words, _ := strings.Cut(line, ":")
+		switch key {
+		case "State":
+			ok = !strings.HasPrefix(strings.TrimSpace(words), "X") && !strings.HasPrefix(strings.TrimSpace(words), "Z")
+		case "SigPnd", "ShdPnd":
+			mask, _ := strconv.ParseUint(strings.TrimSpace(words), 16, 64)
+			s |= SignalSet(mask)
+		case "SigBlk":
+			mask, _ := strconv.ParseUint(strings.TrimSpace(words), 16, 64)
+			blocked = SignalSet(mask)
+		}
+	}
+	return s &^ blocked, ok
+}
+
 // Children lists the child processes of a process's main thread; ok is false
 // where the kernel does not list them (CONFIG_PROC_CHILDREN).
 func Children(pid int) (pids []int, ok bool) {

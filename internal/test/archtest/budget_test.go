@@ -38,21 +38,21 @@ var (
 		"cmd/wolffia/internal/serving":      2180,
 		"service/server":                    2440,
 		"session":                           6293,
-		"shim":                              4850,
+		"shim":                              5000,
 	}
 	// maxFiles are files without tests, in packages that have more than defaultFiles. Most files of
 	// fusefs need each other: a request needs its node's name, level, halves and git directory at
 	// once. What needs less is in the packages below it.
-	maxFiles = map[string]int{"fusefs": 60}
+	maxFiles = map[string]int{"fusefs": 61}
 )
 
 const (
 	defaultFiles = 40
 	defaultLines = 2000
-	maxMethods   = 60     // methods of a type
+	maxMethods   = 61     // methods of a type
 	maxProduct   = 163000 // lines of Go of the product
 	maxColumns   = 120
-	maxWide      = 1670 // lines with more
+	maxWide      = 1690 // lines with more
 )
 
 // slack is how much smaller than its budget something may be, in percent.
