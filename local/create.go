@@ -95,7 +95,7 @@ func (s *completer) complete(ctx context.Context, c *statedir.Config) (limits *l
 		return nil, nil, err
 	}
 	if c.IdleAction == runtime.IdleHibernate {
-		if err := s.canKeepMemory(c); err != nil {
+		if err := s.canHibernate(c); err != nil {
 			return nil, nil, err
 		}
 	}

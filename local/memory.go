@@ -20,8 +20,20 @@ import (
 	"wolffia/runtime/launch"
 )
 
-// canKeepMemory refuses a sandbox whose memory cannot be kept, or not be restored.
+// canKeepMemory refuses a sandbox whose memory cannot be kept in a snapshot or fork, or not be restored.
 func (s *catalog) canKeepMemory(c *statedir.Config) error {
+	err := s.canHibernate(c)
+	if err == nil && (c.Image != "" || c.OverHost()) {
+		err = runtime.Errorf(runtime.ErrUnsupported,
+			"a snapshot or fork with the memory of a sandbox that changes an image or the host's system: its open "+
+				"files are in a layer that is not copied; leave --image and --root out, or hibernate it: wolffia "+
+				"pause --hibernate")
+	}
+	return err
+}
+
+// canHibernate refuses a sandbox whose memory cannot be kept, or not be restored by itself.
+func (s *catalog) canHibernate(c *statedir.Config) error {
 	switch backend := s.backend(c.Runtime); {
 	case backend == nil || !backend.Can.Has(launch.KeepsMemory):
 		return runtime.Errorf(runtime.ErrUnsupported,
@@ -30,10 +42,6 @@ func (s *catalog) canKeepMemory(c *statedir.Config) error {
 		return runtime.Errorf(runtime.ErrUnsupported,
 			"memory of a sandbox with the host's network: its connections are in the host's kernel, which "+
 				"keeps none; use another --network")
-	case c.Image != "" || c.OverHost():
-		return runtime.Errorf(runtime.ErrUnsupported,
-			"memory of a sandbox that changes an image or the host's system: its open files are in a layer "+
-				"that is not copied; leave --image and --root out")
 	case c.CodebasePath != "" && c.Native():
 		return runtime.Errorf(runtime.ErrUnsupported,
 			"memory of a sandbox with --filter %s: its open files are the host's own, and nothing holds "+
@@ -189,7 +197,7 @@ func (s *reviews) HasMemory(sandboxID string) bool {
 func (s *reviews) Hibernate(ctx context.Context, sandboxID string) error {
 	rec, c, err := s.find(sandboxID)
 	if err == nil {
-		err = s.canKeepMemory(c)
+		err = s.canHibernate(c)
 	}
 	if err == nil {
 		err = hasMemory(rec)

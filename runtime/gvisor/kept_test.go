@@ -8,7 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"wolffia/image/store"
+	"wolffia/internal/host/probe"
 	"wolffia/internal/test/testenv"
+	"wolffia/internal/test/testimage"
 	"wolffia/internal/test/wait"
 )
 
@@ -170,4 +173,35 @@ func TestMemoryOnFullDisk(t *testing.T) {
 	c.in(id, "rm /dev/shm/data")
 	c.run("pause", "--hibernate", id)
 	c.is(id, "echo $X", "5")
+}
+
+// A sandbox with root inside, or on an image, hibernates with what it has changed, and has removed and
+// holds open; a fork with its memory is refused, by name.
+func TestHibernateOnImage(t *testing.T) {
+	testenv.Both(t)
+	need(t)
+	testenv.Busybox(t)
+	for name, flags := range map[string][]string{"root": {"--root"}, "image": {"--image", "busybox:1"}} {
+		t.Run(name, func(t *testing.T) {
+			c := newCLI(t)
+			if name == "image" {
+				layer := testimage.Layer(t, testimage.Busybox(t)...)
+				c.run("image", "import", testimage.Archive(t, "busybox:1", store.Config{Env: []string{"PATH=/bin"}, Cmd: []string{"sh"}}, layer))
+			} else {
+				testenv.Need(t, probe.SubIDs)
+			}
+			id := c.run(append([]string{"create", "--runtime", "gvisor"}, flags...)...)
+			c.in(id, "X=5; mkdir -p /opt/d; cd /opt/d; echo own >own; echo gone >gone; exec 7<gone; rm gone")
+			for i := range 2 {
+				c.run("pause", "--hibernate", id)
+				if list := c.run("ls"); !strings.Contains(list, "hibernated") {
+					t.Errorf("ls: %s", list)
+				}
+				c.is(id, "echo $X $PWD $(cat own); echo $(ls); touch more"+fmt.Sprint(i), []string{"5 /opt/d own\nown", "5 /opt/d own\nmore0 own"}[i])
+			}
+			c.is(id, "cat <&7", "gone")
+			c.fails("wolffia pause --hibernate", "fork", "--memory", id)
+			c.fails("wolffia pause --hibernate", "snapshot", "create", "--memory", id, "one")
+		})
+	}
 }

@@ -128,13 +128,7 @@ func (p *Process) ImportBusybox(name string) {
 // ImportLayer gives the service's host the image name, of one layer, an archive of tar.
 func (p *Process) ImportLayer(name string, config store.Config, layer []byte) {
 	p.Helper()
-	manifest, err := json.Marshal([]any{map[string]any{"Config": "c.json", "RepoTags": []string{name}, "Layers": []string{"l.tar"}}})
-	p.OK(err)
-	file := filepath.Join(p.TempDir(), "image.tar")
-	p.OK(os.WriteFile(file, testimage.Layer(p.TB,
-		testimage.File{Name: "c.json", Body: string(testimage.Config(p.TB, config, layer))},
-		testimage.File{Name: "l.tar", Body: string(layer)}, testimage.File{Name: "manifest.json", Body: string(manifest)},
-	), 0o600))
+	file := testimage.Archive(p.TB, name, config, layer)
 	text, err := exec.CommandContext(p.Ctx, filepath.Join(testbin.Dir(p.TB), "wolffia"), "--state-dir", p.State, "image", "import", file).CombinedOutput()
 	if err != nil {
 		p.Fatalf("image import: %v\n%s", err, text)

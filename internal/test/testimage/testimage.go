@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -90,6 +91,23 @@ func Source(t testing.TB, c store.Config, layers ...[]byte) *store.Source {
 	return &store.Source{ID: Digest(config), Config: config, Layer: func(_ context.Context, n int) (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader(layers[n])), nil
 	}}
+}
+
+// Archive returns the path of an archive, as of docker save, with an image of one layer.
+func Archive(t testing.TB, name string, c store.Config, layer []byte) (path string) {
+	t.Helper()
+	manifest, err := json.Marshal([]any{map[string]any{"Config": "c.json", "RepoTags": []string{name}, "Layers": []string{"l.tar"}}})
+	path = filepath.Join(t.TempDir(), "image.tar")
+	if err == nil {
+		err = os.WriteFile(path, Layer(t,
+			File{Name: "c.json", Body: string(Config(t, c, layer))},
+			File{Name: "l.tar", Body: string(layer)}, File{Name: "manifest.json", Body: string(manifest)},
+		), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // Busybox returns the files of a small system: the host's static busybox, and
