@@ -12,6 +12,7 @@ import (
 
 	"wolffia/internal/host/boot"
 	"wolffia/internal/host/statedir"
+	"wolffia/internal/sys/proc"
 	"wolffia/internal/sys/step"
 	"wolffia/runtime"
 	"wolffia/wire"
@@ -40,10 +41,13 @@ type pauses struct {
 	quiet bool
 }
 
-func (p *pauses) on() bool {
+func (p *pauses) on() bool { return p.since() > 0 }
+
+// since returns when the pause has begun, as statedir.Pause; 0: it does not pause.
+func (p *pauses) since() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.now.SinceMS > 0
+	return p.now.SinceMS
 }
 
 // freezer returns the functions that have all processes stand still, and run on.
@@ -89,6 +93,26 @@ func (s *shim) letEnd() {
 	}
 }
 
+// lookFrozen is how often endKilled looks: the kernel does not tell.
+const lookFrozen = time.Second
+
+// endKilled thaws the control group if PID 1 or the backend was killed while that is frozen, which
+// ends the sandbox. It ends with the pause that has begun at since.
+func endKilled(s *shim, since int64) {
+	for s.pauses.since() == since {
+		for _, pid := range []int{s.inst.PID, s.inst.pid1().pid} {
+			if pid > 0 && proc.SignalsOf(pid).Pending.Has(unix.SIGKILL) {
+				s.pauses.over.Store(true)
+				if err := s.group.Thaw(); err != nil {
+					fmt.Fprintln(os.Stderr, err)
+				}
+				return
+			}
+		}
+		time.Sleep(lookFrozen)
+	}
+}
+
 // pause has all processes stand still until resume, and records it. idle says that the sandbox was
 // not used.
 func (s *shim) pause(idle bool) error {
@@ -117,6 +141,9 @@ func (s *shim) pause(idle bool) error {
 		step.Reached("pause: frozen")
 		if err = s.setPause(statedir.BootMS(), p.now.TotalMS, idle); err == nil {
 			s.life.still(true)
+			if s.inst.Pause == nil && s.group.HoldsSignals() {
+				go endKilled(s, p.now.SinceMS) // ends with the pause
+			}
 			step.Reached("pause: recorded")
 			return nil
 		}

@@ -32,6 +32,12 @@ func (g *Group) CanFreeze() bool {
 	return file != "" && exists(file)
 }
 
+// HoldsSignals reports whether no signal ends what is frozen, as in version 1.
+func (g *Group) HoldsSignals() bool {
+	_, freeze, _ := g.freezer()
+	return freeze == "FROZEN"
+}
+
 // LetFreeze permits Freeze and Thaw to a user: that of a process that has given up root.
 func (g *Group) LetFreeze(uid int) error {
 	file, _, _ := g.freezer()

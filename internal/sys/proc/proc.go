@@ -139,8 +139,8 @@ type SignalSet uint64
 // Has reports whether a signal is in the set.
 func (s SignalSet) Has(sig unix.Signal) bool { return s>>(uint(sig)-1)&1 == 1 }
 
-// Signals says what a process does with signals.
-type Signals struct{ Blocked, Ignored, Caught SignalSet }
+// Signals says what a process does with signals, and which it has yet to take.
+type Signals struct{ Blocked, Ignored, Caught, Pending SignalSet }
 
 // SignalsOf returns what a process does with signals, as it is at one moment; nothing if it has
 // ended, or where the kernel does not say it.
@@ -150,10 +150,10 @@ func SignalsOf(pid int) (s Signals) {
 		return s
 	}
 	for line := range strings.Lines(string(status)) {
-		for key, set := range map[string]*SignalSet{"SigBlk:": &s.Blocked, "SigIgn:": &s.Ignored, "SigCgt:": &s.Caught} {
+		for key, set := range map[string]*SignalSet{"SigBlk:": &s.Blocked, "SigIgn:": &s.Ignored, "SigCgt:": &s.Caught, "SigPnd:": &s.Pending, "ShdPnd:": &s.Pending} {
 			if words, is := strings.CutPrefix(line, key); is {
 				mask, _ := strconv.ParseUint(strings.TrimSpace(words), 16, 64) // an error gives none
-				*set = SignalSet(mask)
+				*set |= SignalSet(mask)
 			}
 		}
 	}
