@@ -110,6 +110,7 @@ func TestViews(t *testing.T) {
 	if at := Eval[string](p, "location.href + history.length"); strings.Contains(at, "token") {
 		t.Errorf("the address still has the token: %s", at)
 	}
+	tried := map[string]bool{}
 	for _, v := range []struct{ name, at, selector, text string }{
 		{"list", "#/", "tr[data-state=running] .name", "shop-fix"},
 		{"list", "#/", ".sandboxes", "docs"},
@@ -132,6 +133,10 @@ func TestViews(t *testing.T) {
 			p.Click(".tree button.link", "cart.js")
 		}
 		p.Shows(v.selector, v.text)
+		if tried[v.name+v.at] {
+			continue
+		}
+		tried[v.name+v.at] = v.name != "changes" // it shows more the second time
 		p.accessible(script, v.name)
 		p.Look(View{Dark: true})
 		p.accessible(script, v.name+", dark")
@@ -406,14 +411,15 @@ func TestManySandboxes(t *testing.T) {
 	w.serve()
 	p := Start(t).Open(View{}, w.address)
 	p.Until("document.querySelectorAll('.sandboxes tbody tr').length === 100")
-	p.Do("location.reload()") // with what the browser has
+	address, _, _ := strings.Cut(w.address, "#")
+	p.Go(address) // again, with what the browser has
 	p.Until("document.querySelectorAll('.sandboxes tbody tr').length === 100")
 	t.Logf("the list was drawn %.0f ms after the page was asked for, the first of it after %.0f ms",
 		Eval[float64](p, "performance.getEntriesByName('listed')[0]?.startTime ?? 0"), Eval[float64](p, "performance.getEntriesByType('paint').at(-1)?.startTime ?? 0"))
 	before := p.Requests()
 	busy := p.busy()
-	p.Do("new Promise((done) => setTimeout(done, 4000))")
-	t.Logf("in 4 s at rest the page was busy for %v", p.busy()-busy)
+	p.Do("new Promise((done) => setTimeout(done, 2500))")
+	t.Logf("in 2.5 s at rest the page was busy for %v", p.busy()-busy)
 	if after := p.Requests(); len(after) != len(before) {
 		t.Errorf("a page at rest has asked for %q", slices.Clone(after[len(before):]))
 	}

@@ -54,9 +54,16 @@ async function fetched(path: string, init: RequestInit): Promise<Response> {
   throw new Failure(answer.status, code, message, result);
 }
 
-/** get returns an answer in JSON. */
-export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
-  return (await (await fetched(path, { headers: headers(), signal: signal ?? null })).json()) as T;
+/** get returns an answer in JSON. What is not available now, as while others use it, is asked for again. */
+export async function get<T>(path: string): Promise<T> {
+  for (let wait = 200; ; wait *= 2) {
+    try {
+      return (await (await fetched(path, { headers: headers() })).json()) as T;
+    } catch (e) {
+      if (!(e instanceof Failure && e.code === "unavailable" && wait < 2000)) throw e;
+    }
+    await new Promise((done) => setTimeout(done, wait));
+  }
 }
 
 /** post sends JSON and returns an answer in JSON. */

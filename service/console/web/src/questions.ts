@@ -17,9 +17,8 @@ const what = (q: Question) => q.host ?? q.path ?? "";
 
 /** wideness says how much a target allows. */
 function wideness(q: Question, target: string, i: number): string {
-  if (i === 0) return q.kind === "network" ? "only this name" : "only this path";
-  if (target.includes("*")) return "all that match";
-  return q.kind === "network" ? "the domain and all names below it" : "the directory and all below it";
+  if (q.kind === "network") return i === 0 ? "this host and port" : target.startsWith("*.") ? "all hosts below the domain, this port" : "the host, all ports";
+  return target.endsWith("/**") ? "the directory and all below it" : i > 0 ? "all that match" : "only this path";
 }
 
 /** card returns what asks one question. */
@@ -27,22 +26,22 @@ function card(q: Question): { element: HTMLElement; tick(): void } {
   const targets = q.targets?.length ? q.targets : [what(q)];
   const problem = h("p", { class: "problem", role: "alert" });
   const left = h("span", { class: "left" });
-  const born = performance.now();
   const name = "t" + keyOf(q);
   const radios = targets.map((_, i) => h("input", { type: "radio", name, value: String(i), id: name + i, checked: i === 0, onchange: () => preview() }));
   const chosen = () => targets[radios.findIndex((r) => r.checked)] ?? targets[0]!;
   const result = h("span", { class: "preview" });
   const typed = h("input", { type: "text", autocomplete: "off", autocapitalize: "off", spellcheck: "false", oninput: () => preview() });
   const yes: HTMLButtonElement[] = [], no: HTMLButtonElement[] = [];
+  let ready = false;
   const preview = () => {
-    const i = Math.max(0, radios.findIndex((r) => r.checked)), closed = q.secret === true && typed.value !== what(q);
+    const i = Math.max(0, radios.findIndex((r) => r.checked)), closed = !ready || (q.secret === true && typed.value !== what(q));
     for (const b of yes) b.disabled = closed;
+    yes[0]!.disabled ||= i > 0; // once is for the access itself
+    for (const b of no) b.disabled = !ready;
     fill(result, "Yes allows ", bdi(chosen(), "mono strong"), ": " + wideness(q, chosen(), i) + (q.kind === "reveal" ? ", with its content." : "."));
   };
   const answer = (allow: boolean, scope: string) => async () => {
-    if (performance.now() - born < unready) return;
-    const buttons = [...yes, ...no];
-    for (const b of buttons) b.disabled = true;
+    for (const b of [...yes, ...no]) b.disabled = true;
     fill(problem);
     try {
       const done = await post<{ note?: string }>(of(q.sandbox, "/questions/" + encodeURIComponent(q.id) + "/answer"),
@@ -55,7 +54,6 @@ function card(q: Question): { element: HTMLElement; tick(): void } {
         return;
       }
       fill(problem, bdi(said(e)));
-      for (const b of buttons) b.disabled = false;
       preview();
     }
   };
@@ -64,7 +62,7 @@ function card(q: Question): { element: HTMLElement; tick(): void } {
   yes.push(button("This sandbox", answer(true, "sandbox"), "", { "aria-label": "Yes, for this sandbox: " + about }));
   if (can("always")) yes.push(button("Always", answer(true, "always"), "", { "aria-label": "Yes, always: " + about }));
   no.push(button("No", answer(false, "once"), "", { "aria-label": "No: " + about }));
-  no.push(button("No, do not ask again", answer(false, "sandbox"), "", { "aria-label": "No, and do not ask again: " + about }));
+  no.push(button("No, do not ask again", answer(false, "sandbox"), "", { "aria-label": "No, do not ask again: " + about }));
   const asked = [q.count > 1 && q.count + " equal accesses wait", q.recent > 1 && q.recent + " asked in the last minute"].filter(Boolean).join(", ");
   const facts: Child[] = [
     q.command && [h("span", { class: "dim" }, "command "), mono(q.command)],
@@ -83,6 +81,10 @@ function card(q: Question): { element: HTMLElement; tick(): void } {
       h("span", { class: "group", role: "group", "aria-label": "Yes" }, h("span", { class: "dim" }, "Yes:"), yes),
       h("span", { class: "group", role: "group", "aria-label": "No" }, no), result));
   preview();
+  setTimeout(() => {
+    ready = true;
+    preview();
+  }, unready);
   return {
     element,
     tick: () => setText(left, " " + span(Date.parse(q.until) - Date.now()) + " left"),
