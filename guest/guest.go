@@ -57,7 +57,7 @@ func newGuest(sessions string, limits *Rlimits, exit func(code int)) (*guest, er
 	if err != nil {
 		return nil, err
 	}
-	g := &guest{reaper: newReaper(limiter), exit: exit, clients: map[*wire.Outbox]bool{}, clock: new(session.Clock)}
+	g := &guest{reaper: newReaper(limiter), exit: exit, clients: map[*wire.Outbox]bool{}, clock: new(session.Clock), kept: new(keptProcesses)}
 	g.shells = session.NewManager(session.Host{
 		Start:        g.reaper.start,
 		Started:      g.reaper.mine,
@@ -83,6 +83,7 @@ type guest struct {
 	exit    func(code int)
 	clock   *session.Clock
 	shells  *session.Manager
+	kept    *keptProcesses
 	running sync.WaitGroup // one for each process whose channel is open
 
 	mu      sync.Mutex

@@ -14,10 +14,14 @@ type input struct {
 	queue
 	file *os.File
 	tty  bool
+	to   *place // of the credit; nil: nowhere; guarded by mu
+	old  int    // bytes being written that came from another place; guarded by mu
+
+	sending *sync.Mutex // of the process
 }
 
-func newInput(file *os.File, tty bool) *input {
-	i := &input{file: file, tty: tty}
+func newInput(file *os.File, tty bool, to *place, sending *sync.Mutex) *input {
+	i := &input{file: file, tty: tty, to: to, sending: sending}
 	i.open(wire.Window)
 	return i
 }
@@ -25,16 +29,39 @@ func newInput(file *os.File, tty bool) *input {
 // copy writes the queued bytes until CloseInput, then closes the file. It returns the credit also
 // for bytes that the process did not read, so that the host never waits for a process that has
 // closed its input.
-func (i *input) copy(channel uint32, w *wire.Writer) {
+func (i *input) copy() {
 	for f, ok := i.next(); ok; f, ok = i.next() {
 		_, _ = i.file.Write(f.Payload()) // EPIPE: the process does not read any more
-		_ = w.Send(wire.Credit, channel, i.done(&f))
+		n := len(f.Payload())
+		f.Release()
+		i.sending.Lock()
+		i.mu.Lock()
+		to, old := i.to, i.old > 0
+		i.queued, i.old = i.queued-n, 0
+		i.mu.Unlock()
+		if !old {
+			to.send(wire.Credit, wire.AppendCredit(nil, wire.Stdin, n))
+		}
+		i.sending.Unlock()
 	}
 	if i.tty {
 		_, _ = i.file.Write([]byte{4}) // VEOF, ^D: the end of input on a terminal (termios(3))
 		return                         // the terminal's output is still being read
 	}
 	_ = i.file.Close()
+}
+
+// move has the input come from another place from now on; nil: nowhere. What has not been written
+// is lost, but for what is being written. The caller holds i.sending.
+func (i *input) move(to *place) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for _, f := range i.frames {
+		i.queued -= len(f.Payload())
+		f.Release()
+	}
+	// that place gets no credit for what is left
+	i.frames, i.to, i.old, i.window = nil, to, i.queued, wire.Window+i.queued
 }
 
 // abandon ends copy even if the process does not read.

@@ -107,14 +107,20 @@ func (l *link) leave() {
 	l.network.listening.Wait()
 }
 
-// abandon kills the processes of all channels, the newest first: a command that waits for its
-// session must not start when the command before it ends.
+// abandon kills the processes of all channels but those that outlive the link, the newest first:
+// a command that waits for its session must not start when the command before it ends.
 func (l *link) abandon() {
 	l.mu.Lock()
 	left := slices.SortedFunc(maps.Keys(l.procs), func(a, b uint32) int { return cmp.Compare(b, a) })
 	l.mu.Unlock()
 	for _, ch := range left {
-		if p := l.process(ch); p != nil {
+		switch p := l.process(ch).(type) {
+		case nil:
+		case *process:
+			if !p.detach() {
+				p.Kill()
+			}
+		default:
 			p.Kill()
 		}
 	}
@@ -176,7 +182,7 @@ func (l *link) handle(f wire.Frame) error {
 	if f.Type == wire.StartMore || f.Type == wire.Start {
 		return l.start(&f)
 	}
-	if p == nil && f.Type == wire.Kill && l.parts.begun(f.Channel) {
+	if p == nil && (f.Type == wire.Kill || f.Type == wire.Detach) && l.parts.begun(f.Channel) {
 		_, _ = l.parts.remove(f.Channel)
 		return l.w.SendJSON(wire.Failed, f.Channel, failure("", errCanceled))
 	}
@@ -193,6 +199,12 @@ func (l *link) handle(f wire.Frame) error {
 		p.Signal(syscall.Signal(f.Payload()[0]))
 	case wire.Kill:
 		p.Kill()
+	case wire.Detach:
+		if own, is := p.(*process); is {
+			go l.detach(f.Channel, own) // ends when the host reads
+		} else {
+			p.Kill()
+		}
 	case wire.Resize:
 		rows, cols, err := wire.ParseSize(f.Payload())
 		if err != nil {
@@ -273,7 +285,10 @@ func (l *link) start(f *wire.Frame) error {
 		l.talk(channel, req)
 		return nil
 	}
-	p, files, err := newProcess(channel, l.w, req)
+	if req.Kept != nil {
+		return l.attach(channel, req.Kept.PID)
+	}
+	p, files, err := newProcess(l.place(channel), req)
 	if err != nil {
 		return l.w.SendJSON(wire.Failed, channel, wire.Failure{Code: 125, Message: err.Error()})
 	}
@@ -282,7 +297,7 @@ func (l *link) start(f *wire.Frame) error {
 		if shell := l.shells.DiscardPrestarted(); shell != 0 {
 			l.reaper.awaitGone(shell) // the process does not see it
 		}
-		p.run(l.reaper, l.clock, req, files, func() { l.set(channel, nil) })
+		p.run(l.reaper, l.clock, l.kept, req, files)
 	})
 	return nil
 }

@@ -27,13 +27,17 @@ type output struct {
 
 	mu     sync.Mutex
 	change *sync.Cond // any of the fields below has changed; uses mu
+	to     *place     // nil: nowhere; guarded by mu
 	credit int        // bytes that may be sent; guarded by mu
 	muted  bool       // read and drop: no host wants it; guarded by mu
 	drain  proc.Drain // guarded by mu
+
+	taker   *place      // of the bytes that take has returned last; copy's goroutine only
+	sending *sync.Mutex // of the process
 }
 
-func newOutput(file *os.File, stream wire.Type, tty bool) *output {
-	o := &output{file: file, stream: stream, tty: tty, credit: wire.Window}
+func newOutput(file *os.File, stream wire.Type, tty bool, to *place, sending *sync.Mutex) *output {
+	o := &output{file: file, stream: stream, tty: tty, to: to, sending: sending, credit: wire.Window}
 	o.change = sync.NewCond(&o.mu)
 	return o
 }
@@ -50,6 +54,14 @@ func (o *output) grant(n int) {
 func (o *output) mute() {
 	o.mu.Lock()
 	o.muted = true
+	o.change.Signal()
+	o.mu.Unlock()
+}
+
+// move has the stream sent to another place from now on; nil: nowhere. The caller holds o.sending.
+func (o *output) move(to *place) {
+	o.mu.Lock()
+	o.to, o.credit, o.muted = to, wire.Window, to == nil
 	o.change.Signal()
 	o.mu.Unlock()
 }
@@ -72,8 +84,8 @@ func (o *output) finish() {
 // copy sends the stream until its end and closes the file. If a background
 // process still holds the pipe, the rest is read and dropped for as long as
 // it lives, so that it does not die of SIGPIPE; copy does not wait for that.
-func (o *output) copy(channel uint32, w *wire.Writer) {
-	held := o.send(channel, w)
+func (o *output) copy() {
+	held := o.send()
 	if held && !o.tty {
 		_ = o.file.SetReadDeadline(time.Time{})
 		go func() { // ends with the last process that holds the pipe
@@ -86,14 +98,19 @@ func (o *output) copy(channel uint32, w *wire.Writer) {
 }
 
 // send sends the stream, and reports whether it ended while a process held it.
-func (o *output) send(channel uint32, w *wire.Writer) (held bool) {
+func (o *output) send() (held bool) {
 	for {
-		n, muted := o.await()
-		f := wire.NewFrame(o.stream, channel)
+		n := o.await()
+		f := wire.NewFrame(o.stream, 0)
 		n, complete, err := o.read(f.Room()[:n])
-		if n > 0 && !muted {
+		if to := o.taker; n > 0 && to != nil {
+			f.Channel = to.channel
 			f.SetLen(n)
-			_ = w.Write(&f) // a broken stream to the host ends the guest elsewhere
+			o.sending.Lock()
+			if o.place() == to {
+				_ = to.w.Write(&f) // a broken stream to the host ends the guest elsewhere
+			}
+			o.sending.Unlock()
 		}
 		f.Release()
 		switch {
@@ -105,17 +122,23 @@ func (o *output) send(channel uint32, w *wire.Writer) (held bool) {
 	}
 }
 
+func (o *output) place() *place {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.to
+}
+
 // await waits for credit, and returns how much may be read.
-func (o *output) await() (n int, muted bool) {
+func (o *output) await() (n int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for o.credit == 0 && !o.muted {
 		o.change.Wait()
 	}
 	if o.muted {
-		return wire.MaxPayload, true
+		return wire.MaxPayload
 	}
-	return min(o.credit, wire.MaxPayload), false
+	return min(o.credit, wire.MaxPayload)
 }
 
 // read waits for bytes or the end of the stream. Once the process has ended it waits for
@@ -157,8 +180,9 @@ func (o *output) take(fd uintptr, b []byte) (n int, complete bool, err error) {
 	case n == 0:
 		return 0, false, io.EOF
 	}
-	if !o.muted {
+	if o.taker = nil; !o.muted {
 		o.credit -= n
+		o.taker = o.to
 	}
 	if !o.drain.Begun() {
 		return n, false, nil

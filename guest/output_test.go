@@ -3,6 +3,7 @@ package guest
 import (
 	"bytes"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,7 +26,7 @@ func TestOutputBuffered(t *testing.T) {
 		}
 	}
 	put()
-	o := newOutput(ours, wire.Stdout, false)
+	o := newOutput(ours, wire.Stdout, false, nil, new(sync.Mutex))
 	sent := 0
 	slow := writerFunc(func(frame []byte) {
 		if sent == 0 { // the process writes the rest and ends; long ago by the time the frame is out
@@ -37,7 +38,8 @@ func TestOutputBuffered(t *testing.T) {
 		}
 		sent += len(frame) - wire.HeaderSize
 	})
-	o.copy(1, wire.NewWriter(slow))
+	o.move(&place{w: wire.NewWriter(slow), channel: 1})
+	o.copy()
 	if sent != 2*len(chunk) {
 		t.Errorf("%d bytes of %d", sent, 2*len(chunk))
 	}

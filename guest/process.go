@@ -26,18 +26,21 @@ const (
 // A process is the process of one request, the leader of a session of its own, with
 // its process tree and its streams.
 type process struct {
-	channel uint32
-	w       *wire.Writer
-	in      *input    // nil without input
-	outs    []*output // stdout, stderr; merged or a terminal: stdout only
-	tty     *os.File  // the terminal's master side, or nil
-	exited  chan syscall.WaitStatus
-	clean   func() // closes the process's ends of the streams, once started
+	label  string    // unless empty, the process outlives its link
+	in     *input    // nil without input
+	outs   []*output // stdout, stderr; merged or a terminal: stdout only
+	tty    *os.File  // the terminal's master side, or nil
+	exited chan syscall.WaitStatus
+	clean  func() // closes the process's ends of the streams, once started
 
 	killing sync.Mutex // held while the tree is being killed
 	killed  []int      // guarded by killing
 
+	sending sync.Mutex // held while frames are sent: none follows the last one of a channel
+
 	mu             sync.Mutex
+	to             *place           // nil: nowhere; guarded by mu
+	over           bool             // its last frame is sent, or goes nowhere; guarded by mu
 	tree           proc.Tree        // guarded by mu
 	pendingSignals []syscall.Signal // that came before the process existed, each once; guarded by mu
 	timedOut       bool             // guarded by mu
@@ -46,8 +49,8 @@ type process struct {
 
 // newProcess makes the streams that req asks for. It returns the three
 // descriptors for the process.
-func newProcess(channel uint32, w *wire.Writer, req *wire.StartRequest) (_ *process, files []uintptr, err error) {
-	p := &process{channel: channel, w: w, exited: make(chan syscall.WaitStatus, 1)}
+func newProcess(to *place, req *wire.StartRequest) (_ *process, files []uintptr, err error) {
+	p := &process{to: to, label: req.Keep, exited: make(chan syscall.WaitStatus, 1)}
 	var theirs []int
 	p.clean = func() {
 		for _, fd := range theirs {
@@ -70,8 +73,8 @@ func newProcess(channel uint32, w *wire.Writer, req *wire.StartRequest) (_ *proc
 		if req.Rows > 0 && req.Cols > 0 {
 			p.Resize(req.Rows, req.Cols)
 		}
-		p.in = newInput(master, true)
-		p.outs = []*output{newOutput(master, wire.Stdout, true)}
+		p.in = newInput(master, true, to, &p.sending)
+		p.outs = []*output{newOutput(master, wire.Stdout, true, to, &p.sending)}
 		return p, []uintptr{uintptr(fd), uintptr(fd), uintptr(fd)}, nil
 	}
 
@@ -88,7 +91,7 @@ func newProcess(channel uint32, w *wire.Writer, req *wire.StartRequest) (_ *proc
 		if err != nil {
 			return nil, nil, err
 		}
-		p.in, files[0] = newInput(file, false), fd
+		p.in, files[0] = newInput(file, false, to, &p.sending), fd
 	} else {
 		fd, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		if err != nil {
@@ -106,7 +109,7 @@ func newProcess(channel uint32, w *wire.Writer, req *wire.StartRequest) (_ *proc
 		if err != nil {
 			return nil, nil, err
 		}
-		p.outs = append(p.outs, newOutput(file, stream, false))
+		p.outs = append(p.outs, newOutput(file, stream, false, to, &p.sending))
 		files[1+i] = fd
 	}
 	return p, files, nil
@@ -122,22 +125,24 @@ func (p *process) closeOurs() {
 }
 
 // run starts the process, and returns when its Exit or Failed frame is sent. Its time-out counts by
-// clock. done is
-// called just before, so that the channel is free by then.
-func (p *process) run(r *reaper, clock *session.Clock, req *wire.StartRequest, files []uintptr, done func()) {
+// clock.
+func (p *process) run(r *reaper, clock *session.Clock, kept *keptProcesses, req *wire.StartRequest, files []uintptr) {
 	pid, err := p.start(r, req, files)
 	p.clean()
 	if err != nil {
 		p.closeOurs()
-		done()
 		name := ""
 		if len(req.Args) > 0 {
 			name = req.Args[0]
 		}
-		_ = p.w.SendJSON(wire.Failed, p.channel, failure(name, err))
+		p.conclude(wire.Failed, failure(name, err))
 		return
 	}
-	_ = p.w.Send(wire.Started, p.channel, binary.LittleEndian.AppendUint32(nil, uint32(pid)))
+	p.tell(wire.Started, binary.LittleEndian.AppendUint32(nil, uint32(pid)))
+	if p.label != "" {
+		kept.add(uint32(pid), p)
+		defer kept.remove(uint32(pid))
+	}
 
 	stopLimit := func() {}
 	if req.TimeoutMS > 0 {
@@ -145,11 +150,11 @@ func (p *process) run(r *reaper, clock *session.Clock, req *wire.StartRequest, f
 	}
 	var copying sync.WaitGroup // nothing is sent after Exit
 	if p.in != nil {
-		copying.Go(func() { p.in.copy(p.channel, p.w) }) // ends by close or abandon below
+		copying.Go(func() { p.in.copy() }) // ends by close or abandon below
 	}
 	for _, o := range p.outs {
 		copying.Go(func() {
-			o.copy(p.channel, p.w)
+			o.copy()
 			if p.hasExited() || !isAlive(pid) {
 				return // Exit is the end of both streams too
 			}
@@ -157,7 +162,7 @@ func (p *process) run(r *reaper, clock *session.Clock, req *wire.StartRequest, f
 			if o.stream == wire.Stderr {
 				eof = wire.StderrEOF
 			}
-			_ = p.w.Send(eof, p.channel, nil)
+			p.tell(eof, nil)
 		})
 	}
 
@@ -182,8 +187,7 @@ func (p *process) run(r *reaper, clock *session.Clock, req *wire.StartRequest, f
 	status := wire.StatusOf(ws)
 	status.TimedOut = p.timedOut
 	p.mu.Unlock()
-	done()
-	_ = p.w.SendJSON(wire.Exit, p.channel, status)
+	p.conclude(wire.Exit, status)
 }
 
 // hasExited reports whether the process is known to have been waited for.

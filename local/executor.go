@@ -92,7 +92,13 @@ func (e *executor) command(sandboxID string, cmd *runtime.Command, process bool)
 	if err != nil {
 		return nil, err
 	}
+	if cmd.Adopt != 0 {
+		c := &command{rec: rec, config: config, started: cmd.Started, unwatched: true}
+		c.Kept = &wire.KeptRequest{PID: uint32(max(cmd.Adopt, 0))}
+		return c, nil
+	}
 	c := &command{rec: rec, config: config, timeout: cmd.Timeout, queued: cmd.Queued, started: cmd.Started}
+	c.Keep = cmd.Keep
 	c.Session, c.Args, c.Stdin, c.Merge = session, cmd.Command, cmd.OpenStdin || cmd.Stdin != nil, cmd.Merge
 	c.TTY, c.Rows, c.Cols, c.Umask = cmd.TTY, cmd.Rows, cmd.Cols, e.umask
 	if session == nil {

@@ -36,6 +36,14 @@ type Command struct {
 	// with :GROUP. Empty: SandboxConfig.RunAs. In another sandbox it is an error. A Session of
 	// another user is [ErrConflict].
 	User string `json:"user,omitempty"`
+	// Keep, unless empty, has a process of StartProcess outlive its caller, and the memory of
+	// the sandbox that it is in: see [Kept]. It is a text that Kept returns then, of at most
+	// MaxKeep bytes. Close kills such a process too.
+	Keep string `json:"keep,omitempty"`
+	// Adopt has StartProcess return a process that Kept has returned, by its PID, and its
+	// output from now on. All other fields but Started are then unused. One that has ended,
+	// or has a caller again, is [ErrNotFound].
+	Adopt int `json:"adopt,omitempty"`
 	// Stdin is the command's standard input; nil means none. If reading it fails the command
 	// is killed, in a session interrupted as when ctx ends, and the error wraps the reader's.
 	// StartProcess has OpenStdin instead.
@@ -79,6 +87,12 @@ type (
 // [Executor].StartProcess. The error is of class [ErrInvalid].
 func (c *Command) Check(process bool) error {
 	switch {
+	case (c.Keep != "" || c.Adopt != 0) && (!process || c.Session != ""):
+		return Errorf(ErrInvalid, "Keep, Adopt: they are for StartProcess, without a session")
+	case len(c.Keep) > MaxKeep:
+		return Errorf(ErrInvalid, "Keep: more than %d bytes", MaxKeep)
+	case c.Adopt != 0:
+		return nil
 	case len(c.Command) == 0:
 		return Errorf(ErrInvalid, "no command given")
 	case c.Timeout < 0:

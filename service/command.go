@@ -60,6 +60,12 @@ func (i *Inside) StartProcess(ctx context.Context, cmd *runtime.Command) (runtim
 	return i.service.rt.StartProcess(ctx, i.box.ID, cmd)
 }
 
+// Kept returns the processes that were started to outlive their callers, and have none: see
+// [runtime.Kept].
+func (i *Inside) Kept(ctx context.Context) ([]runtime.KeptProcess, error) {
+	return runtime.Kept(ctx, i.service.rt, i.box.ID)
+}
+
 // A Command is a command that its caller reads the output of. The caller closes it, which
 // ends it if it runs.
 type Command struct {

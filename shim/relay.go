@@ -389,8 +389,9 @@ func (r *relay) grant(channel uint32, stream wire.Type, n int) error {
 	return nil
 }
 
-// abandon kills the processes of channels whose client has hung up, the newest first: a
-// command that waits for its session must not start when the one before it ends.
+// abandon ends the processes of channels whose client has hung up, but for those that outlive
+// that, the newest first: a command that waits for its session must not start when the one before
+// it ends.
 func (r *relay) abandon(channels []uint32) {
 	slices.SortFunc(channels, func(a, b uint32) int { return cmp.Compare(b, a) })
 	for _, ch := range channels {
@@ -406,7 +407,7 @@ func (r *relay) abandon(channels []uint32) {
 		}
 		r.mu.Unlock()
 		if open {
-			_ = r.w.Send(wire.Kill, ch, nil)
+			_ = r.w.Send(wire.Detach, ch, nil)
 		}
 	}
 }

@@ -227,8 +227,8 @@ func TestRelayDoesNotWaitForClients(t *testing.T) {
 	}
 }
 
-// What a client leaves behind is killed, and its late frames have no effect.
-func TestRelayKillsWhatAClientLeft(t *testing.T) {
+// PID 1 is told what a client leaves behind, whose late frames have no effect.
+func TestRelayDetachesWhatAClientLeft(t *testing.T) {
 	g, conn := lie(t)
 	_, ch := g.started(t, conn)
 	_ = conn.Close()
@@ -238,8 +238,8 @@ func TestRelayKillsWhatAClientLeft(t *testing.T) {
 			got <- f
 		}
 	}()
-	if f := wait.Receive(t, "a frame at the guest", got); f.Type != wire.Kill || f.Channel != ch {
-		t.Errorf("frame of type %d on channel %d, want Kill on %d", f.Type, f.Channel, ch)
+	if f := wait.Receive(t, "a frame at the guest", got); f.Type != wire.Detach || f.Channel != ch {
+		t.Errorf("frame of type %d on channel %d, want Detach on %d", f.Type, f.Channel, ch)
 	}
 	for _, send := range []func() error{
 		func() error { return g.w.Send(wire.Stdout, ch, []byte("late")) },

@@ -16,7 +16,7 @@ import (
 
 // Version is the protocol's version, told in [Hello]. Both ends are built
 // together; a guest of another version is refused.
-const Version = 9
+const Version = 10
 
 // HeaderSize and MaxPayload bound a frame, in bytes.
 const (
@@ -89,6 +89,9 @@ const (
 
 	// From the host, in place of a start.
 	Restored // channel 0; empty, on a new stream, in place of Resumed: all channels have ended, Hello follows
+
+	// From the host, later still.
+	Detach // empty: as Kill; but a process with Keep goes on, and only its channel ends, with Exit
 
 	typeEnd
 )

@@ -30,6 +30,12 @@ type StartRequest struct {
 	Umask Umask
 	// TimeoutMS kills the process tree after so many milliseconds; 0 never.
 	TimeoutMS uint64
+	// Keep, unless empty, has the process outlive its link, but not a Kill: see Kept. It is
+	// what the host wants to know of it then, of at most MaxLabel bytes.
+	Keep string
+	// Kept makes this a request about the processes whose link has ended; nil for a process.
+	// Only it is then sent.
+	Kept *KeptRequest
 	// Session makes this a request to a shell session; nil for a process. The
 	// meaning of the other fields is then that of its operation.
 	Session *SessionRequest
@@ -38,14 +44,34 @@ type StartRequest struct {
 	Network *NetRequest
 }
 
+// MaxLabel bounds StartRequest.Keep, and MaxLabels those of all processes that a guest keeps, in
+// bytes.
+const (
+	MaxLabel  = 16 << 10
+	MaxLabels = 256 << 10
+)
+
+// A KeptRequest is about the processes that no link has. PID is the one to which the channel is
+// attached: it is then as a channel that has started it, without the output so far. With PID 0 the
+// answer is JSON of []KeptProcess on Stdout.
+type KeptRequest struct{ PID uint32 }
+
+// A KeptProcess is a process that no link has.
+type KeptProcess struct {
+	PID   uint32 `json:"pid"`
+	Label string `json:"label"`
+}
+
 // flags are those of a request's first byte, from its lowest bit on; then come flagSession,
-// flagNetwork and flagUmask.
+// flagNetwork, flagUmask, flagKeep and flagKept.
 func (r *StartRequest) flags() []*bool { return []*bool{&r.Stdin, &r.Merge, &r.TTY} }
 
 const (
 	flagSession = 1 << 3
 	flagNetwork = 1 << 4
 	flagUmask   = 1 << 5
+	flagKeep    = 1 << 6
+	flagKept    = 1 << 7
 )
 
 func pack(flags []*bool) (b byte) {
@@ -68,7 +94,13 @@ func (r *StartRequest) Encode() []byte {
 	if r.Network != nil {
 		return r.Network.appendTo([]byte{flagNetwork})
 	}
+	if r.Kept != nil {
+		return binary.LittleEndian.AppendUint32([]byte{flagKept}, r.Kept.PID)
+	}
 	flags := pack(r.flags())
+	if r.Keep != "" {
+		flags |= flagKeep
+	}
 	if r.Session != nil {
 		flags |= flagSession
 	}
@@ -84,6 +116,9 @@ func (r *StartRequest) Encode() []byte {
 	b = appendList(appendList(b, r.Args), r.Env)
 	if r.Session != nil {
 		b = r.Session.appendTo(b)
+	}
+	if r.Keep != "" {
+		b = appendString(b, r.Keep)
 	}
 	return b
 }
@@ -102,10 +137,18 @@ func appendList(b []byte, list []string) []byte {
 
 // ParseStart reads what Encode has written.
 func ParseStart(b []byte) (*StartRequest, error) {
-	if len(b) < 5 || b[0] >= flagUmask<<1 || b[0]&flagNetwork != 0 && b[0] != flagNetwork {
+	alone := func(flag byte) bool { return b[0]&flag == 0 || b[0] == flag }
+	if len(b) < 5 || !alone(flagNetwork) || !alone(flagKept) {
 		return nil, fmt.Errorf("%w: start request", ErrProtocol)
 	}
 	r := &StartRequest{}
+	if b[0] == flagKept {
+		if len(b) != 5 {
+			return nil, fmt.Errorf("%w: request for a kept process", ErrProtocol)
+		}
+		r.Kept = &KeptRequest{binary.LittleEndian.Uint32(b[1:])}
+		return r, nil
+	}
 	if b[0] == flagNetwork {
 		p := parser{rest: b[1:]}
 		if r.Network = p.network(); p.bad || len(p.rest) > 0 {
@@ -125,6 +168,11 @@ func ParseStart(b []byte) (*StartRequest, error) {
 	r.Env = p.list()
 	if b[0]&flagSession != 0 {
 		r.Session = p.session()
+	}
+	if b[0]&flagKeep != 0 {
+		if r.Keep = p.text(); r.Keep == "" || len(r.Keep) > MaxLabel { // each request has one form
+			p.bad = true
+		}
 	}
 	if p.bad || len(p.rest) > 0 {
 		return nil, fmt.Errorf("%w: start request", ErrProtocol)

@@ -115,6 +115,9 @@ func (r *Runtime) start(ctx context.Context, sandboxID string, spec *runtime.Com
 	if err := spec.Check(true); err != nil {
 		return nil, err
 	}
+	if spec.Keep != "" || spec.Adopt != 0 {
+		return nil, runtime.Errorf(runtime.ErrUnsupported, "a mock keeps no processes")
+	}
 	if spec.TTY {
 		return nil, runtime.Errorf(runtime.ErrUnsupported, "a mock has no terminals")
 	}

@@ -19,7 +19,8 @@ var (
 		"cmd/wolffia":                       6065,
 		"fusefs":                            10530,
 		"fusefs/cow":                        5650,
-		"guest":                             3030,
+		"guest":                             3300,
+		"service/e2b/envd":                  2040,
 		"internal/host/gateway":             2870,
 		"internal/git/gitsync":              4600,
 		"internal/host/statedir":            2877,
@@ -30,7 +31,7 @@ var (
 		"mcp":                               3300,
 		"perm":                              3745,
 		"policy":                            2100,
-		"runtime":                           2400,
+		"runtime":                           2430,
 		"cmd/wolffia/internal/sandboxflags": 2050,
 		"service":                           4800,
 		"service/opensandbox":               3410,
@@ -50,7 +51,7 @@ const (
 	defaultFiles = 40
 	defaultLines = 2000
 	maxMethods   = 61     // methods of a type
-	maxProduct   = 163000 // lines of Go of the product
+	maxProduct   = 164500 // lines of Go of the product
 	maxColumns   = 120
 	maxWide      = 1690 // lines with more
 )

@@ -188,6 +188,7 @@ func (w *World) serve(keys string) {
 		page.Close()
 		rex.Close()
 		_ = w.Service.Close()
+		_ = rt.Close() // as the end of its process would
 	}
 	w.Cleanup(w.stop)
 }

@@ -2,6 +2,8 @@ package envd
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -24,14 +26,30 @@ const (
 	ahead = 32
 )
 
+// A keptProcess is what is known of a process that outlives the service, or is in a copy of a
+// sandbox. It comes from the sandbox.
+type keptProcess struct {
+	Config processConfig `json:"config"`
+	Tag    *string       `json:"tag,omitempty"`
+	PTY    bool          `json:"pty,omitempty"`
+	Input  bool          `json:"input,omitempty"` // it can be typed to
+}
+
+// text returns it as text, without the command's arguments and variables if these are too long.
+func (k *keptProcess) text() string {
+	text, _ := json.Marshal(k) // never fails: it has texts
+	if len(text) > runtime.MaxKeep {
+		text, _ = json.Marshal(&keptProcess{PTY: k.PTY, Input: k.Input})
+	}
+	return string(text)
+}
+
 // A running is a process that a client has started. It outlives the connection of its client.
 type running struct {
 	runtime.Process
+	*keptProcess
 	pid    number
-	config processConfig
-	tag    *string
-	pty    bool
-	stdin  bool          // it has one; guarded by typing
+	open   bool          // it has an input; guarded by typing
 	typing chan struct{} // has a value while input is written, or closed
 
 	mu      sync.Mutex
@@ -45,6 +63,43 @@ type running struct {
 type client struct {
 	events chan *processEvent
 	left   chan struct{} // closed when it has gone
+}
+
+func newRunning(k *keptProcess) *running {
+	return &running{keptProcess: k, open: k.Input, typing: make(chan struct{}, 1), done: make(chan struct{})}
+}
+
+// adopt takes the processes of a sandbox that have lost the service that has started them.
+func (h *Handler) adopt(ctx context.Context, c *call) error {
+	c.room.adopting.Lock() // else one of two requests has a process that the other one has got
+	defer c.room.adopting.Unlock()
+	all, err := c.in.Kept(ctx)
+	for _, one := range all {
+		k := new(keptProcess)
+		if one.PID < 1 || json.Unmarshal([]byte(one.Keep), k) != nil {
+			continue // another interface has started it
+		}
+		r := newRunning(k)
+		r.pid = number(one.PID)
+		if r.Process, err = c.in.StartProcess(ctx, &runtime.Command{Adopt: one.PID}); err != nil {
+			return err
+		}
+		go r.run() // ends with the process
+		h.keep(c.room, r, 0)
+	}
+	return err
+}
+
+// find returns a process; with ended also one that has ended not long ago.
+func (h *Handler) find(ctx context.Context, c *call, s *selector, ended bool) (*running, error) {
+	r, err := c.room.find(s, ended)
+	if f := new(fault); errors.As(err, &f) && f.status == http.StatusNotFound {
+		if err := h.adopt(ctx, c); err != nil {
+			return nil, err
+		}
+		return c.room.find(s, ended)
+	}
+	return r, err
 }
 
 // join makes a client that gets what comes from now on. The caller calls leave.
@@ -90,7 +145,7 @@ func (r *running) pass(from io.Reader, event func(b []byte) *dataEvent) {
 // run passes on the output until the process ends, and notes how. It closes it.
 func (r *running) run() {
 	var passing sync.WaitGroup
-	if r.pty {
+	if r.PTY {
 		passing.Go(func() { r.pass(r.Stdout(), func(b []byte) *dataEvent { return &dataEvent{PTY: b} }) })
 	} else {
 		passing.Go(func() { r.pass(r.Stdout(), func(b []byte) *dataEvent { return &dataEvent{Stdout: b} }) })
@@ -139,13 +194,14 @@ func (h *Handler) start(
 		Env:       c.box.environment(q.Process.Envs),
 		OpenStdin: q.PTY == nil && (q.Stdin == nil || *q.Stdin), Started: func(pid int) { started <- pid },
 	}
+	if limit > 0 { // it ends too where no service watches it
+		cmd.Timeout = limit + killLimit
+	}
 	if q.PTY != nil {
 		cmd.TTY, cmd.Rows, cmd.Cols = true, clamp(q.PTY.Size.Rows), clamp(q.PTY.Size.Cols)
 	}
-	r = &running{
-		config: q.Process, tag: q.Tag, pty: cmd.TTY, stdin: cmd.OpenStdin,
-		typing: make(chan struct{}, 1), done: make(chan struct{}),
-	}
+	r = newRunning(&keptProcess{q.Process, q.Tag, cmd.TTY, cmd.OpenStdin})
+	cmd.Keep = r.text()
 	if r.Process, err = c.in.StartProcess(ctx, cmd); err != nil {
 		return nil, nil, nil, err
 	}
@@ -279,12 +335,12 @@ func (r *running) write(ctx context.Context, b []byte, closes bool) error {
 	go func() { // ends with the process
 		defer func() { <-r.typing }()
 		switch {
-		case closes && r.stdin:
-			r.stdin = false
+		case closes && r.open:
+			r.open = false
 			wrote <- r.Stdin().Close()
 		case closes:
 			wrote <- nil
-		case !r.pty && !r.stdin:
+		case !r.PTY && !r.open:
 			wrote <- fmt.Errorf("%w: it was closed, or the process has none", errInput)
 		default:
 			_, err := r.Stdin().Write(b)

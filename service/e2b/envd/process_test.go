@@ -3,12 +3,14 @@ package envd_test
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 
 	"wolffia/internal/test/wait"
+	"wolffia/service/e2b/envd"
 )
 
 const start = "process.Process/Start"
@@ -128,6 +130,40 @@ func TestInput(t *testing.T) {
 		t.Error("a killed process runs")
 	}
 	s.rest()
+}
+
+// A command and a terminal outlive the service: the next one lists them, and its clients type,
+// read and kill.
+func TestOutlivesService(t *testing.T) {
+	w := newWorld(t)
+	cat := w.stream(start, m{"process": m{"cmd": "cat"}, "tag": "the cat"}).pid()
+	tty := w.stream(start, m{"process": m{"cmd": "cat"}, "pty": m{"size": m{"cols": 80, "rows": 24}}, "stdin": false}).pid()
+	long := w.stream(start, bash("sleep 600 #"+strings.Repeat("x", 20_000))).pid()
+	w.Restart()
+	w.handler = envd.New(w.Service, nil)
+	text, err := json.Marshal(w.rpc("process.Process/List", m{}, 200))
+	w.OK(err)
+	for _, pid := range []int{cat, tty, long} {
+		if !strings.Contains(string(text), fmt.Sprintf(`"pid":%d`, pid)) {
+			t.Errorf("process %d is not listed: %s", pid, text)
+		}
+	}
+	if !strings.Contains(string(text), `"tag":"the cat"`) {
+		t.Errorf("got %s", text)
+	}
+	for kind, pid := range map[string]int{"stdin": cat, "pty": tty} {
+		s := w.stream("process.Process/Connect", m{"process": m{"pid": pid}})
+		s.pid()
+		input := m{"process": m{"pid": pid}, "input": m{kind: base64.StdEncoding.EncodeToString([]byte("hello\n"))}}
+		w.rpc("process.Process/SendInput", input, 200)
+		s.until("hello")
+		w.rpc("process.Process/SendSignal", m{"process": m{"pid": pid}, "signal": "SIGNAL_SIGKILL"}, 200)
+		if r := s.rest(); r.status != "signal: killed" {
+			t.Errorf("%s: %+v", kind, r)
+		}
+	}
+	w.rpc("process.Process/SendSignal", m{"process": m{"pid": long}, "signal": "SIGNAL_SIGKILL"}, 200)
+	w.fails("process.Process/SendSignal", m{"process": m{"pid": cat}, "signal": "SIGNAL_SIGKILL"}, 404, "not_found")
 }
 
 func TestTerminal(t *testing.T) {

@@ -111,39 +111,40 @@ func (h *Handler) processes() {
 	const p = "/process.Process/"
 	streaming(h, p+"Start", h.serveStart)
 	streaming(h, p+"Connect", h.serveConnect)
-	unary(h, p+"List", func(_ context.Context, c *call, _ *empty, _ http.Header) (*listReply, error) {
-		return c.room.list(), nil
+	unary(h, p+"List", func(ctx context.Context, c *call, _ *empty, _ http.Header) (*listReply, error) {
+		err := h.adopt(ctx, c)
+		return c.room.list(), err
 	})
-	unary(h, p+"Update", func(_ context.Context, c *call, q *updateRequest, _ http.Header) (*empty, error) {
-		r, err := c.room.find(&q.Process, false)
+	unary(h, p+"Update", func(ctx context.Context, c *call, q *updateRequest, _ http.Header) (*empty, error) {
+		r, err := h.find(ctx, c, &q.Process, false)
 		if err != nil || q.PTY == nil {
 			return &empty{}, err
 		}
-		if !r.pty {
+		if !r.PTY {
 			return nil, internal("tty not assigned to process")
 		}
 		return &empty{}, r.Resize(clamp(q.PTY.Size.Rows), clamp(q.PTY.Size.Cols))
 	})
 	unary(h, p+"SendInput", func(ctx context.Context, c *call, q *inputRequest, _ http.Header) (*empty, error) {
-		r, err := c.room.find(&q.Process, false)
+		r, err := h.find(ctx, c, &q.Process, false)
 		if err != nil {
 			return nil, err
 		}
 		return &empty{}, r.input(ctx, &q.Input)
 	})
 	unary(h, p+"CloseStdin", func(ctx context.Context, c *call, q *ofProcess, _ http.Header) (*empty, error) {
-		r, err := c.room.find(&q.Process, false)
+		r, err := h.find(ctx, c, &q.Process, false)
 		if err != nil {
 			return nil, err
 		}
-		if r.pty {
+		if r.PTY {
 			why := errors.New("cannot close stdin for PTY process: send Ctrl+D (0x04) instead")
 			return nil, connect.NewError(connect.CodeUnknown, why)
 		}
 		return &empty{}, r.write(ctx, nil, true)
 	})
 	unary(h, p+"SendSignal", func(ctx context.Context, c *call, q *signalRequest, _ http.Header) (*empty, error) {
-		r, err := c.room.find(&q.Process, false)
+		r, err := h.find(ctx, c, &q.Process, false)
 		if err != nil {
 			return nil, err
 		}
@@ -183,7 +184,7 @@ func (h *Handler) serveStart(
 func (h *Handler) serveConnect(
 	ctx context.Context, c *call, q *ofProcess, header http.Header, send func(*processReply) error,
 ) error {
-	r, err := c.room.find(&q.Process, true)
+	r, err := h.find(ctx, c, &q.Process, true)
 	if err != nil {
 		return err
 	}
@@ -201,7 +202,7 @@ func (h *Handler) streamInput(
 	for err == nil && from.Receive() {
 		switch q := from.Msg(); {
 		case q.Start != nil:
-			r, err = callOf(ctx).room.find(&q.Start.Process, false)
+			r, err = h.find(ctx, callOf(ctx), &q.Start.Process, false)
 		case q.Data != nil && r == nil:
 			err = invalid("data before start")
 		case q.Data != nil:
@@ -219,9 +220,9 @@ func internal(text string) error { return connect.NewError(connect.CodeInternal,
 // input types what a message has.
 func (r *running) input(ctx context.Context, in *processInput) (err error) {
 	switch {
-	case in.PTY != nil && !r.pty:
+	case in.PTY != nil && !r.PTY:
 		return internal("tty not assigned to process: input should be written to the stdin, not the tty")
-	case in.Stdin != nil && r.pty:
+	case in.Stdin != nil && r.PTY:
 		return internal("tty assigned to process: input should be written to the pty, not the stdin")
 	case in.PTY != nil:
 		err = r.write(ctx, in.PTY, false)
@@ -246,7 +247,7 @@ func (r *room) find(s *selector, ended bool) (*running, error) {
 		found = r.processes[*s.PID]
 	case s.Tag != nil:
 		for _, p := range r.processes {
-			if p.tag != nil && *p.tag == *s.Tag && (found == nil || found.over()) {
+			if p.Tag != nil && *p.Tag == *s.Tag && (found == nil || found.over()) {
 				found = p
 			}
 		}
@@ -276,7 +277,7 @@ func (r *room) list() *listReply {
 	reply := &listReply{Processes: []processInfo{}}
 	for _, p := range r.processes {
 		if !p.over() {
-			reply.Processes = append(reply.Processes, processInfo{p.config, p.pid, p.tag})
+			reply.Processes = append(reply.Processes, processInfo{p.Config, p.pid, p.Tag})
 		}
 	}
 	slices.SortFunc(reply.Processes, func(a, b processInfo) int { return int(a.PID) - int(b.PID) })

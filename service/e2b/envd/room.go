@@ -8,6 +8,8 @@ import (
 type room struct {
 	id string
 
+	adopting sync.Mutex // held during adopt
+
 	mu        sync.Mutex
 	users     int                 // requests, processes and watchers; guarded by rooms.mu
 	broken    chan struct{}       // closed when the sandbox is left; guarded by mu

@@ -24,19 +24,27 @@ loop = "i=0; while sleep 0.05; do i=$((i+1)); echo $i >/tmp/new; mv /tmp/new /tm
 box.commands.run(f"setsid bash -c '{loop}' >/dev/null 2>&1 </dev/null &")
 box.files.write("/tmp/file", "kept")
 box.commands.run("until [ -s /tmp/n ]; do sleep 0.05; done")
+typed = box.commands.run("while read -r x; do echo got $x; done", background=True, stdin=True, timeout=0)
 snapshot = box.create_snapshot(name="one")
 assert snapshot.names == ["one"], snapshot
 assert snapshot.snapshot_id not in [b.sandbox_id for b in Sandbox.list().next_items()]
 box.files.write("/tmp/file", "later")
-box.kill()  # the snapshot stays
-
 made = [Sandbox.create(template=snapshot.snapshot_id, timeout=60, metadata={"n": str(n)}) for n in range(2)]
 for n, copy in enumerate(made):
     assert copy.files.read("/tmp/file") == "kept" and copy.get_info().metadata == {"n": str(n)}, copy.get_info()
     first = int(copy.commands.run(COUNT).stdout)  # the loop runs on
     copy.commands.run(f"until {COUNT.replace('echo $n', '[ $n -gt ' + str(first) + ' ]')}; do sleep 0.05; done")
+for copy in [*made, box]:  # what a client has started runs on too, here and there
+    assert typed.pid in [p.pid for p in copy.commands.list()], copy.commands.list()
+    again = copy.commands.connect(typed.pid)
+    copy.commands.send_stdin(typed.pid, copy.sandbox_id + "\n")
+    out, _, _ = next(iter(again))
+    assert out == f"got {copy.sandbox_id}\n", out
+made[0].commands.kill(typed.pid)
 made[0].files.write("/tmp/file", "own")
 assert made[1].files.read("/tmp/file") == "kept"
+
+box.kill()  # the snapshot stays
 
 forks = made[0].fork(count=2)
 assert [f.files.read("/tmp/file") for f in forks] == ["own", "own"] and len({f.sandbox_id for f in forks}) == 2, forks
