@@ -23,6 +23,7 @@ import (
 	"wolffia/ops/stream"
 	"wolffia/runtime"
 	"wolffia/service"
+	"wolffia/service/e2b/fault"
 	"wolffia/service/e2b/steps"
 	"wolffia/service/gate"
 	"wolffia/service/quota"
@@ -126,10 +127,10 @@ func (b *templateBuild) copy() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.status != waiting {
-		return &fault{http.StatusConflict, "build " + b.id + ": it has begun"}
+		return fault.New(http.StatusConflict, "build "+b.id+": it has begun")
 	}
 	if b.copies++; b.copies > maxCopies {
-		return invalid("COPY: a build has at most %d", maxCopies)
+		return fault.Invalid("COPY: a build has at most %d", maxCopies)
 	}
 	b.coming++
 	return nil
@@ -148,9 +149,9 @@ func (b *templateBuild) begin() error {
 	defer b.mu.Unlock()
 	switch {
 	case b.status != waiting:
-		return &fault{http.StatusConflict, "build " + b.id + ": it has begun"}
+		return fault.New(http.StatusConflict, "build "+b.id+": it has begun")
 	case b.coming > 0:
-		return &fault{http.StatusConflict, "build " + b.id + ": files are being uploaded: wait for the replies"}
+		return fault.New(http.StatusConflict, "build "+b.id+": files are being uploaded: wait for the replies")
 	}
 	b.status = building
 	return nil
@@ -246,7 +247,7 @@ func (n *builder) add(b *templateBuild, existing []string, most int) error {
 	}
 	if open >= maxBuilds || all >= maxOpen {
 		why := "builds: " + strconv.Itoa(open) + " of yours have not ended, and " + strconv.Itoa(all) + " of all: wait for one"
-		return &fault{http.StatusTooManyRequests, why}
+		return fault.New(http.StatusTooManyRequests, why)
 	}
 	if !names[b.name()] {
 		if err := quota.Full(quota.Party{Owner: b.owner}, "templates", len(names), most); err != nil {
@@ -290,7 +291,7 @@ func (n *builder) find(fits func(*templateBuild) bool) (*templateBuild, error) {
 			return n.all[i], nil
 		}
 	}
-	return nil, &fault{http.StatusNotFound, "no such build: the service forgets them when it ends"}
+	return nil, fault.New(http.StatusNotFound, "no such build: the service forgets them when it ends")
 }
 
 // newTemplate serves POST /v3/templates, which begins a build.
@@ -306,11 +307,11 @@ func (h *Handler) newTemplate(w http.ResponseWriter, r *http.Request) error {
 	switch {
 	case !isTemplateName(name) || tagged && !isTemplateName(tag):
 		const why = "name %.100q: it must be NAME[:TAG] of lower-case letters, digits, - and _, at most %d"
-		return invalid(why, req.Name, maxTemplateName)
+		return fault.Invalid(why, req.Name, maxTemplateName)
 	case ownSystem[name]:
-		return invalid("name %q: it is the service's own template", name)
+		return fault.Invalid("name %q: it is the service's own template", name)
 	case len(req.Tags) > 0:
-		return unsupported("tags: write the one tag of a template into its name: NAME:TAG")
+		return fault.Unsupported("tags: write the one tag of a template into its name: NAME:TAG")
 	}
 	if err := os.MkdirAll(h.builds.Temp, 0o700); err != nil {
 		return err
@@ -340,7 +341,7 @@ func (h *Handler) newTemplate(w http.ResponseWriter, r *http.Request) error {
 // mayBuild returns an error unless requests may build.
 func (h *Handler) mayBuild() error {
 	if !h.builds.Allowed() {
-		return unsupported(noBuilds)
+		return fault.Unsupported(noBuilds)
 	}
 	return nil
 }
@@ -367,7 +368,7 @@ func (h *Handler) uploadLink(w http.ResponseWriter, r *http.Request) error {
 	}
 	hash := r.PathValue("hash")
 	if !steps.IsDigest(hash) {
-		return invalid("files hash %.100q: it must be hexadecimal", hash)
+		return fault.Invalid("files hash %.100q: it must be hexadecimal", hash)
 	}
 	scheme := "http"
 	if r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https" {
@@ -393,7 +394,7 @@ func (h *Handler) upload(w http.ResponseWriter, r *http.Request) error {
 	}
 	id, hash, _ := strings.Cut(at, "/")
 	if r.Method != http.MethodPut || !steps.IsDigest(hash) || !h.service.IsToken(q.Get("token"), uploadToken, at) {
-		return &fault{http.StatusUnauthorized, "token: the request needs the URL of GET /templates/{id}/files/{hash}"}
+		return fault.New(http.StatusUnauthorized, "token: the request needs the URL of GET /templates/{id}/files/{hash}")
 	}
 	if err := h.mayBuild(); err != nil {
 		return err
@@ -411,7 +412,7 @@ func (h *Handler) upload(w http.ResponseWriter, r *http.Request) error {
 	defer b.copied()
 	dir := filepath.Join(b.dir, hash)
 	if err := os.Mkdir(dir, 0o700); err != nil {
-		return &fault{http.StatusConflict, "files " + hash + ": the build has them"}
+		return fault.New(http.StatusConflict, "files "+hash+": the build has them")
 	}
 	body := &stream.Body{ReadCloser: r.Body, Control: http.NewResponseController(w), Limit: h.opts.BodyLimit}
 	if err := buildcontext.Unpack(dir, http.MaxBytesReader(w, body, maxUpload), b.budget); err != nil {
@@ -432,7 +433,7 @@ func (h *Handler) startBuild(w http.ResponseWriter, r *http.Request) error {
 	}
 	b, err := h.waitingBuild(r)
 	if err == nil && b.id != r.PathValue("build") {
-		err = &fault{http.StatusNotFound, "build " + r.PathValue("build") + ": not found"}
+		err = fault.New(http.StatusNotFound, "build "+r.PathValue("build")+": not found")
 	}
 	if err != nil {
 		return err
@@ -440,7 +441,7 @@ func (h *Handler) startBuild(w http.ResponseWriter, r *http.Request) error {
 	if req.FromTemplate != "" {
 		if req.FromImage, err = h.imageOf(b.owner, req.FromTemplate); err == nil && req.FromImage == "" {
 			const why = "fromTemplate %q: it is the system of the service's host, and no image: name one by fromImage"
-			err = unsupported(why, req.FromTemplate)
+			err = fault.Unsupported(why, req.FromTemplate)
 		}
 		if err != nil {
 			return err

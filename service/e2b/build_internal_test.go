@@ -13,6 +13,7 @@ import (
 	"wolffia/internal/test/wait"
 	"wolffia/ops/stream"
 	"wolffia/runtime"
+	"wolffia/service/e2b/fault"
 	"wolffia/service/registry"
 )
 
@@ -75,8 +76,8 @@ func TestLogIsBounded(t *testing.T) {
 func TestBuildBeginsOnce(t *testing.T) {
 	h, b := newBuild(t, &Builds{Temp: t.TempDir()})
 	isConflict := func(err error) bool {
-		f := new(fault)
-		return errors.As(err, &f) && f.status == http.StatusConflict
+		f := new(fault.Error)
+		return errors.As(err, &f) && f.Status == http.StatusConflict
 	}
 	if err := b.copy(); err != nil {
 		t.Fatal(err)
@@ -106,7 +107,7 @@ func TestNoBuildsAnyMore(t *testing.T) {
 	}
 	for want, is := range map[int]bool{http.StatusNotFound: true, http.StatusNotImplemented: false} {
 		may = is
-		if f := new(fault); !errors.As(start(), &f) || f.status != want {
+		if f := new(fault.Error); !errors.As(start(), &f) || f.Status != want {
 			t.Errorf("allowed %v: got %+v, want status %d", is, f, want)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"wolffia/runtime"
 	"wolffia/service"
+	"wolffia/service/e2b/fault"
 	"wolffia/service/registry"
 )
 
@@ -41,7 +42,7 @@ func lifetime(seconds *int64, byDefault time.Duration) (time.Duration, error) {
 	case seconds == nil:
 		return byDefault, nil
 	case *seconds < 1 || *seconds > int64(runtime.MaxLifetime/time.Second):
-		return 0, invalid("timeout %d: it must be from 1 to %d seconds", *seconds, int64(runtime.MaxLifetime/time.Second))
+		return 0, fault.Invalid("timeout %d: it must be from 1 to %d seconds", *seconds, int64(runtime.MaxLifetime/time.Second))
 	}
 	return time.Duration(*seconds) * time.Second, nil
 }
@@ -58,13 +59,13 @@ func (h *Handler) params(ctx context.Context, q *createRequest, o registry.Owner
 	p.Stored = p.Image != ""
 	switch {
 	case q.IAM != nil && len(q.IAM.Tokens) > 0:
-		return nil, invalid("iam: the service gives sandboxes no identity")
+		return nil, fault.Invalid("iam: the service gives sandboxes no identity")
 	case n.AutoResume && !q.AutoPause:
-		return nil, invalid("autoResume: it needs autoPause")
+		return nil, fault.Invalid("autoResume: it needs autoPause")
 	}
 	for k := range q.Metadata {
 		if strings.HasPrefix(k, "wolffia.") {
-			return nil, invalid("metadata %q: keys that begin with wolffia. are reserved", k)
+			return nil, fault.Invalid("metadata %q: keys that begin with wolffia. are reserved", k)
 		}
 	}
 	if p.TTL, err = lifetime(q.Timeout, defaultTimeout); err != nil {
@@ -79,7 +80,7 @@ func (h *Handler) params(ctx context.Context, q *createRequest, o registry.Owner
 	return p, err
 }
 
-var errNoInternet = invalid("allow_internet_access: this service gives its sandboxes no network: " +
+var errNoInternet = fault.Invalid("allow_internet_access: this service gives its sandboxes no network: " +
 	"name hosts in network.allowOut, or start it with wolffia serve --allow-host NAME")
 
 // create serves POST /v2/sandboxes and POST /sandboxes.
@@ -94,7 +95,7 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if params.Key = r.Header.Get("Idempotency-Key"); len(params.Key) > 255 {
-		return invalid("Idempotency-Key: more than 255 bytes")
+		return fault.Invalid("Idempotency-Key: more than 255 bytes")
 	}
 	readyCommand := h.begin(params)
 	if params.Refine, err = h.mount(req.Volumes, params.Owner); err != nil {
@@ -106,9 +107,9 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request) error {
 	b, _, err := h.service.Create(r.Context(), params)
 	switch {
 	case errors.Is(err, runtime.ErrNotFound) && params.Image != "":
-		return &fault{http.StatusNotFound, "templateID: neither base nor an image of this host: " + err.Error()}
+		return fault.New(http.StatusNotFound, "templateID: neither base nor an image of this host: "+err.Error())
 	case errors.Is(err, runtime.ErrDenied):
-		return invalid("%v", err)
+		return fault.Invalid("%v", err)
 	case err != nil:
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"wolffia/ops/stream"
 	"wolffia/service"
 	"wolffia/service/e2b/envd"
+	"wolffia/service/e2b/fault"
 	"wolffia/service/e2b/interpreter"
 )
 
@@ -124,7 +125,7 @@ const (
 )
 
 func unknown(*Handler, http.ResponseWriter, *http.Request) error {
-	return &fault{http.StatusNotFound, "wolffia serves no such method and path of E2B's API"}
+	return fault.New(http.StatusNotFound, "wolffia serves no such method and path of E2B's API")
 }
 
 // Serves reports whether a request is one of the interface. keyed says that it needs an API key:

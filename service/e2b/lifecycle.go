@@ -7,6 +7,7 @@ import (
 
 	"wolffia/runtime"
 	"wolffia/service"
+	"wolffia/service/e2b/fault"
 )
 
 // timeoutRequest is a body that says how long a sandbox is to live from now on, in seconds.
@@ -33,7 +34,7 @@ func (h *Handler) pause(w http.ResponseWriter, r *http.Request) error {
 	case err != nil:
 		return err
 	case stateOf(b) == paused:
-		return &fault{http.StatusConflict, "sandbox " + b.ID + " is paused already"}
+		return fault.New(http.StatusConflict, "sandbox "+b.ID+" is paused already")
 	}
 	if err := h.service.Pause(r.Context(), service.CallerOf(r.Context()), b.ID); err != nil {
 		return err
@@ -76,7 +77,7 @@ func (h *Handler) resume(w http.ResponseWriter, r *http.Request) error {
 	case err != nil:
 		return err
 	case stateOf(b) == running:
-		return &fault{http.StatusConflict, "sandbox " + b.ID + " runs already"}
+		return fault.New(http.StatusConflict, "sandbox "+b.ID+" runs already")
 	}
 	if b, err = h.awake(r, service.CallerOf(r.Context()), b, ttl); err != nil {
 		return err
@@ -116,14 +117,14 @@ func (h *Handler) setTimeout(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if req.Timeout == nil {
-		return invalid("timeout: it is missing")
+		return fault.Invalid("timeout: it is missing")
 	}
 	if *req.Timeout > int64(runtime.MaxLifetime/time.Second) {
-		return invalid("timeout %d: the most are %d seconds", *req.Timeout, int64(runtime.MaxLifetime/time.Second))
+		return fault.Invalid("timeout %d: the most are %d seconds", *req.Timeout, int64(runtime.MaxLifetime/time.Second))
 	}
 	b, err := h.sandbox(r)
 	if err == nil && stateOf(b) == paused {
-		return &fault{http.StatusConflict, "sandbox " + b.ID + " is paused: connect to it"}
+		return fault.New(http.StatusConflict, "sandbox "+b.ID+" is paused: connect to it")
 	}
 	if err == nil {
 		ttl := max(time.Duration(*req.Timeout)*time.Second, runtime.MinLifetime)
@@ -183,7 +184,7 @@ func (h *Handler) fork(w http.ResponseWriter, r *http.Request) error {
 		count = *req.Count
 	}
 	if count < 1 || count > maxForks {
-		return invalid("count %d: it must be from 1 to %d", count, maxForks)
+		return fault.Invalid("count %d: it must be from 1 to %d", count, maxForks)
 	}
 	caller := service.CallerOf(r.Context())
 	review, err := h.service.Review(r.Context(), caller, r.PathValue("id"))
@@ -192,7 +193,7 @@ func (h *Handler) fork(w http.ResponseWriter, r *http.Request) error {
 	}
 	all, err := review.ForkWhole(r.Context(), service.ForkOptions{Count: count, TTL: ttl})
 	if errors.Is(err, runtime.ErrUnsupported) {
-		return unsupported("%v", err)
+		return fault.Unsupported("%v", err)
 	}
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"wolffia/service"
+	"wolffia/service/e2b/fault"
 	"wolffia/service/gate"
 )
 
@@ -42,17 +43,17 @@ func queryOf(r *http.Request) (*query, error) {
 	}
 	for _, s := range q.states {
 		if s != running && s != paused {
-			return nil, invalid("state %q: it must be %s or %s", s, running, paused)
+			return nil, fault.Invalid("state %q: it must be %s or %s", s, running, paused)
 		}
 	}
 	if text := values.Get("limit"); text != "" {
 		if q.limit, err = strconv.Atoi(text); err != nil || q.limit < 1 || q.limit > maxPage {
-			return nil, invalid("limit %q: it must be a number from 1 to %d", text, maxPage)
+			return nil, fault.Invalid("limit %q: it must be a number from 1 to %d", text, maxPage)
 		}
 	}
 	if text := values.Get("startedAfter"); text != "" {
 		if q.after, err = time.Parse(time.RFC3339, text); err != nil {
-			return nil, invalid("startedAfter %q: it must be a time such as 2026-01-02T15:04:05Z", text)
+			return nil, fault.Invalid("startedAfter %q: it must be a time such as 2026-01-02T15:04:05Z", text)
 		}
 	}
 	switch order := values.Get("order"); order {
@@ -60,7 +61,7 @@ func queryOf(r *http.Request) (*query, error) {
 		q.ascending = true
 	case "", "desc":
 	default:
-		return nil, invalid("order %q: it must be asc or desc", order)
+		return nil, fault.Invalid("order %q: it must be asc or desc", order)
 	}
 	return q, nil
 }
@@ -78,7 +79,7 @@ func metadataOf(text string) (map[string]string, error) {
 			for range 2 {
 				plain, err := url.QueryUnescape(*part)
 				if err != nil {
-					return nil, invalid("metadata %q: it must be KEY=VALUE, each of them encoded as in a URL", pair)
+					return nil, fault.Invalid("metadata %q: it must be KEY=VALUE, each of them encoded as in a URL", pair)
 				}
 				*part = plain
 			}

@@ -8,6 +8,7 @@ import (
 
 	"wolffia/runtime"
 	"wolffia/service"
+	"wolffia/service/e2b/fault"
 	"wolffia/service/gate"
 )
 
@@ -57,7 +58,7 @@ func (h *Handler) metrics(w http.ResponseWriter, r *http.Request) error {
 	for name := range bounds {
 		if text := values.Get(name); text != "" {
 			if bounds[name], err = strconv.ParseInt(text, 10, 64); err != nil {
-				return invalid("%s %q: it must be seconds since 1970", name, text)
+				return fault.Invalid("%s %q: it must be seconds since 1970", name, text)
 			}
 		}
 	}
@@ -85,7 +86,7 @@ const maxMeasured = 100
 func (h *Handler) metricsOf(w http.ResponseWriter, r *http.Request) error {
 	ids := strings.Split(strings.Join(r.URL.Query()["sandbox_ids"], ","), ",")
 	if len(ids) > maxMeasured {
-		return invalid("sandbox_ids: the most are %d", maxMeasured)
+		return fault.Invalid("sandbox_ids: the most are %d", maxMeasured)
 	}
 	all := map[string]*metric{}
 	for n, id := range ids {

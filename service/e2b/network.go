@@ -9,6 +9,7 @@ import (
 	"wolffia/network"
 	"wolffia/runtime"
 	"wolffia/service"
+	"wolffia/service/e2b/fault"
 )
 
 // reach is what a request says of the network of a sandbox.
@@ -43,13 +44,13 @@ func (q *reach) of() (runtime.Network, *network.Policy, error) {
 	}
 	switch {
 	case len(n.Rules) > 0:
-		return "", nil, invalid("network.rules: only wolffia serve --header adds headers to what a sandbox sends")
+		return "", nil, fault.Invalid("network.rules: only wolffia serve --header adds headers to what a sandbox sends")
 	case len(n.Proxy) > 0 && string(n.Proxy) != "null":
-		return "", nil, invalid("network.egressProxy: only wolffia serve --upstream-proxy gives sandboxes one")
+		return "", nil, fault.Invalid("network.egressProxy: only wolffia serve --upstream-proxy gives sandboxes one")
 	case n.MaskHost != "" || len(n.HTTPSPorts) > 0:
-		return "", nil, invalid("network.maskRequestHost, httpsPorts: a server inside gets HTTP for localhost:PORT")
+		return "", nil, fault.Invalid("network.maskRequestHost, httpsPorts: a server inside gets HTTP for localhost:PORT")
 	case len(n.DNS) > 0:
-		return "", nil, invalid("network.dnsServers: names are resolved outside of the sandbox, by the host's resolver")
+		return "", nil, fault.Invalid("network.dnsServers: names are resolved outside of the sandbox, by the host's resolver")
 	}
 	if len(n.AllowOut) > 0 {
 		egress, err := names(n.AllowOut)
@@ -57,7 +58,7 @@ func (q *reach) of() (runtime.Network, *network.Policy, error) {
 	}
 	for _, d := range n.DenyOut {
 		if d != everything {
-			return "", nil, invalid("network.denyOut %q: deny %s, or name in network.allowOut what is allowed", d, everything)
+			return "", nil, fault.Invalid("network.denyOut %q: deny %s, or name in network.allowOut what is allowed", d, everything)
 		}
 		none = true
 	}
@@ -73,12 +74,12 @@ func names(allow []string) (*network.Policy, error) {
 		_, notPrefix := netip.ParsePrefix(name)
 		_, notAddr := netip.ParseAddr(name)
 		if notPrefix == nil || notAddr == nil {
-			return nil, invalid("network.allowOut %q: it must be a name: only wolffia serve --network host gives addresses", name)
+			return nil, fault.Invalid("network.allowOut %q: it must be a name: only wolffia serve --network host gives addresses", name)
 		}
 	}
 	p := &network.Policy{Allow: slices.Clone(allow)}
 	if _, err := p.Compile(); err != nil {
-		return nil, invalid("network.allowOut: %v", err)
+		return nil, fault.Invalid("network.allowOut: %v", err)
 	}
 	return p, nil
 }
@@ -93,7 +94,7 @@ func (h *Handler) changeNetwork(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if flat.Public != nil {
-		return invalid("network.allowPublicTraffic: it is as in the request that has created the sandbox, and stays")
+		return fault.Invalid("network.allowPublicTraffic: it is as in the request that has created the sandbox, and stays")
 	}
 	q := reach{flat.Internet, &flat.networkRequest}
 	kind, egress, err := q.of()
@@ -105,12 +106,12 @@ func (h *Handler) changeNetwork(w http.ResponseWriter, r *http.Request) error {
 	case err != nil:
 		return err
 	case kind == "":
-		return invalid("network: the sandbox would reach everything: name hosts in allowOut, or deny %s", everything)
+		return fault.Invalid("network: the sandbox would reach everything: name hosts in allowOut, or deny %s", everything)
 	case kind == runtime.NetworkNone && b.Network == runtime.NetworkNone:
 		h.reply(w, http.StatusNoContent, nil)
 		return nil
 	case b.Network != runtime.NetworkFiltered:
-		return invalid("network: that of sandbox %s, %s, stays: create one with network.allowOut", b.ID, b.Network)
+		return fault.Invalid("network: that of sandbox %s, %s, stays: create one with network.allowOut", b.ID, b.Network)
 	case egress == nil:
 		egress = &network.Policy{}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"wolffia/runtime"
 	"wolffia/service"
+	"wolffia/service/e2b/fault"
 	"wolffia/service/gate"
 )
 
@@ -54,7 +55,7 @@ func (h *Handler) createSnapshot(w http.ResponseWriter, r *http.Request) error {
 	made, err := review.Keep(r.Context(), req.Name, req.Memory == nil || *req.Memory)
 	switch {
 	case errors.Is(err, runtime.ErrUnsupported):
-		return unsupported("snapshots: %v", err)
+		return fault.Unsupported("snapshots: %v", err)
 	case err != nil:
 		return err
 	}
@@ -71,7 +72,7 @@ func (h *Handler) listSnapshots(w http.ResponseWriter, r *http.Request) error {
 	limit := maxPage
 	if text := q.Get("limit"); text != "" {
 		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > maxPage {
-			return invalid("limit %q: it must be a number from 1 to %d", text, maxPage)
+			return fault.Invalid("limit %q: it must be a number from 1 to %d", text, maxPage)
 		}
 	}
 	all, err := h.service.Snapshots(r.Context(), service.CallerOf(r.Context()))

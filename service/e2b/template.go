@@ -10,6 +10,7 @@ import (
 
 	"wolffia/runtime"
 	"wolffia/service"
+	"wolffia/service/e2b/fault"
 	"wolffia/service/e2b/steps"
 	"wolffia/service/registry"
 )
@@ -26,7 +27,7 @@ func (h *Handler) imageOf(o registry.Owner, template string) (string, error) {
 	case ownSystem[name]:
 		return "", nil
 	case len(name) > 255:
-		return "", invalid("templateID: more than 255 bytes")
+		return "", fault.Invalid("templateID: more than 255 bytes")
 	}
 	if base, tag, _ := strings.Cut(name, ":"); isTemplateName(base) {
 		if own := h.templateImage(o, base) + ":" + orDefault(tag); h.service.HasImage(own) == nil {
@@ -90,7 +91,7 @@ func (h *Handler) removeTemplate(w http.ResponseWriter, r *http.Request) error {
 		removed = true
 	}
 	if !removed {
-		return &fault{http.StatusNotFound, "template " + strconv.Quote(id) + " not found"}
+		return fault.New(http.StatusNotFound, "template "+strconv.Quote(id)+" not found")
 	}
 	h.reply(w, http.StatusNoContent, nil)
 	return nil

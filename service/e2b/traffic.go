@@ -8,6 +8,7 @@ import (
 	"wolffia/runtime"
 	"wolffia/service"
 	"wolffia/service/e2b/envd"
+	"wolffia/service/e2b/fault"
 	"wolffia/service/e2b/interpreter"
 	"wolffia/service/port"
 )
@@ -40,7 +41,7 @@ func (h *Handler) traffic(w http.ResponseWriter, r *http.Request, to route) erro
 			return err
 		}
 	case to.port != envdPort: // which refuses itself what needs its token
-		return &fault{http.StatusForbidden, trafficHeader + ": the request needs the sandbox's trafficAccessToken"}
+		return fault.New(http.StatusForbidden, trafficHeader+": the request needs the sandbox's trafficAccessToken")
 	}
 	if stateOf(b) == paused {
 		if !may || !noteOf(b).AutoResume {
@@ -53,7 +54,7 @@ func (h *Handler) traffic(w http.ResponseWriter, r *http.Request, to route) erro
 	}
 	switch to.port {
 	case 0:
-		return invalid("%s: it must be a number from 1 to 65535", portHeader)
+		return fault.Invalid("%s: it must be a number from 1 to 65535", portHeader)
 	case envdPort:
 		h.envd.ServeSandbox(w, r, h.boxOf(b))
 		return nil
@@ -155,5 +156,5 @@ func (h *Handler) signer(r *http.Request) (string, error) {
 	}
 	const why = "signature: no sandbox that runs has signed this URL; of more than %d only the newest are tried: " +
 		"send the header %s, or ask the host %d-ID.DOMAIN"
-	return "", &fault{http.StatusUnauthorized, fmt.Sprintf(why, maxTried, idHeader, envdPort)}
+	return "", fault.New(http.StatusUnauthorized, fmt.Sprintf(why, maxTried, idHeader, envdPort))
 }

@@ -19,6 +19,7 @@ import (
 	"wolffia/ops/stream"
 	"wolffia/runtime"
 	"wolffia/service"
+	"wolffia/service/e2b/fault"
 	"wolffia/service/gate"
 	"wolffia/service/quota"
 	"wolffia/service/registry"
@@ -93,7 +94,7 @@ func owner(c service.Caller) registry.Owner {
 // mayVolumes returns an error unless requests may use volumes.
 func (h *Handler) mayVolumes() error {
 	if h.volumes == nil || !h.volumes.Allowed() {
-		return unsupported(noVolumes)
+		return fault.Unsupported(noVolumes)
 	}
 	return nil
 }
@@ -108,7 +109,7 @@ func (h *Handler) newVolume(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if len(req.Name) > maxVolumeName || !isVolumeName(req.Name) {
-		return invalid("name %.100q: it must have letters, digits, - and _, at most %d", req.Name, maxVolumeName)
+		return fault.Invalid("name %.100q: it must have letters, digits, - and _, at most %d", req.Name, maxVolumeName)
 	}
 	o := owner(service.CallerOf(r.Context()))
 	id := volumesOf(o) + req.Name
@@ -116,7 +117,7 @@ func (h *Handler) newVolume(w http.ResponseWriter, r *http.Request) error {
 	defer h.making.Unlock()
 	if v, err := h.volumes.Store.Content(id); err == nil {
 		_ = v.Close()
-		return &fault{http.StatusConflict, "volume " + req.Name + " exists already"}
+		return fault.New(http.StatusConflict, "volume "+req.Name+" exists already")
 	}
 	entries, err := h.volumes.Store.List()
 	if err != nil && len(entries) == 0 {
@@ -192,7 +193,7 @@ func (h *Handler) volumeOf(r *http.Request) (id, name string, v *volume.Content,
 		v, err = h.volumes.Store.Content(id)
 	}
 	if !ok || err != nil {
-		return "", "", nil, &fault{http.StatusNotFound, "volume " + strconv.Quote(id) + " not found"}
+		return "", "", nil, fault.New(http.StatusNotFound, "volume "+strconv.Quote(id)+" not found")
 	}
 	return id, name, v, nil
 }
@@ -232,18 +233,18 @@ func (h *Handler) mount(asked []volumeMount, o registry.Owner) (func(*runtime.Sa
 		return nil, err
 	}
 	if len(asked) > maxMounts {
-		return nil, invalid("volumeMounts: the most are %d", maxMounts)
+		return nil, fault.Invalid("volumeMounts: the most are %d", maxMounts)
 	}
 	mounts := make([]runtime.VolumeMount, 0, len(asked))
 	for _, m := range asked {
 		id := volumesOf(o) + m.Name
 		v, err := h.volumes.Store.Content(id)
 		if err != nil || !isVolumeName(m.Name) {
-			return nil, invalid("volumeMounts: volume %.100q not found", m.Name)
+			return nil, fault.Invalid("volumeMounts: volume %.100q not found", m.Name)
 		}
 		_ = v.Close()
 		if !path.IsAbs(m.Path) || path.Clean(m.Path) == "/" {
-			return nil, invalid("volumeMounts: path %.200q: it must be absolute, and below /", m.Path)
+			return nil, fault.Invalid("volumeMounts: path %.200q: it must be absolute, and below /", m.Path)
 		}
 		mounts = append(mounts, runtime.VolumeMount{Name: id, Target: path.Clean(m.Path)})
 	}
@@ -293,7 +294,7 @@ func (h *Handler) content(w http.ResponseWriter, r *http.Request) error {
 	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	key, ok := keyOf(h.service, token, id)
 	if !ok || !strings.HasPrefix(id, volumePrefix) {
-		return &fault{http.StatusUnauthorized, "Authorization: the request needs the token of the volume"}
+		return fault.New(http.StatusUnauthorized, "Authorization: the request needs the token of the volume")
 	}
 	if err := h.service.AdmitRequest(service.Caller{Key: key}); err != nil {
 		return err
@@ -313,7 +314,7 @@ func (h *Handler) content(w http.ResponseWriter, r *http.Request) error {
 	defer v.Close()
 	for name, has := range map[string]int{"uid": v.UID(), "gid": v.GID()} {
 		if text := q.Get(name); text != "" && text != strconv.Itoa(has) {
-			return invalid("%s %.20q: all files of the volume are of %d: leave it out", name, text, has)
+			return fault.Invalid("%s %.20q: all files of the volume are of %d: leave it out", name, text, has)
 		}
 	}
 	return do(h, w, r, v, q)
@@ -327,7 +328,7 @@ func numberOf(q url.Values, name string, byDefault uint32) (uint32, error) {
 	}
 	n, err := strconv.ParseUint(text, 10, 32)
 	if err != nil {
-		return 0, invalid("%s %.20q: it must be a number", name, text)
+		return 0, fault.Invalid("%s %.20q: it must be a number", name, text)
 	}
 	return uint32(n), nil
 }
@@ -383,7 +384,7 @@ func changeFile(h *Handler, w http.ResponseWriter, r *http.Request, v *volume.Co
 		return err
 	}
 	if req.UID != nil && *req.UID != v.UID() || req.GID != nil && *req.GID != v.GID() {
-		return invalid("uid, gid: all files of the volume are of %d and %d: leave them out", v.UID(), v.GID())
+		return fault.Invalid("uid, gid: all files of the volume are of %d and %d: leave them out", v.UID(), v.GID())
 	}
 	if req.Mode != nil {
 		if err := v.SetMode(q.Get("path"), *req.Mode); err != nil {
@@ -422,7 +423,7 @@ func writeFile(h *Handler, w http.ResponseWriter, r *http.Request, v *volume.Con
 	how := &volume.NewFile{Mode: mode, Parents: q.Get("force") == "true", Most: maxVolumeFile}
 	err = v.Write(q.Get("path"), body, how)
 	if errors.Is(err, io.ErrUnexpectedEOF) { // the client has gone
-		return invalid("the request's body cannot be read to its end")
+		return fault.Invalid("the request's body cannot be read to its end")
 	}
 	if err != nil {
 		return err

@@ -20,7 +20,7 @@ var (
 		"fusefs":                            10530,
 		"fusefs/cow":                        5650,
 		"guest":                             3300,
-		"service/e2b/envd":                  2040,
+		"service/e2b/envd":                  2010,
 		"internal/host/gateway":             2870,
 		"internal/git/gitsync":              4600,
 		"internal/host/statedir":            2877,
@@ -53,7 +53,7 @@ const (
 	maxMethods   = 61     // methods of a type
 	maxProduct   = 164500 // lines of Go of the product
 	maxColumns   = 120
-	maxWide      = 1690 // lines with more
+	maxWide      = 1704 // lines with more
 )
 
 // slack is how much smaller than its budget something may be, in percent.

@@ -49,6 +49,7 @@ func documentOf(pkg string) string {
 		"service/container/files",
 		"service/container/view",
 		"service/e2b/envd",
+		"service/e2b/fault",
 		"service/e2b/steps",
 		"service/meter",
 		"service/port",

@@ -10,6 +10,7 @@ import (
 
 	"wolffia/internal/filecall"
 	"wolffia/ops"
+	"wolffia/service/e2b/fault"
 )
 
 // An account is a user of a sandbox.
@@ -40,9 +41,9 @@ func (c *call) account(ctx context.Context, name string) (*account, error) {
 			return &account{user: "root", home: "/root"}, nil
 		}
 		const why = "invalid username: 'root': the sandbox has no root inside: serve with --root"
-		return nil, &fault{http.StatusUnauthorized, why}
+		return nil, fault.New(http.StatusUnauthorized, why)
 	}
-	return nil, &fault{http.StatusUnauthorized, fmt.Sprintf("invalid username: '%.100s'", name)}
+	return nil, fault.New(http.StatusUnauthorized, fmt.Sprintf("invalid username: '%.100s'", name))
 }
 
 // basicUser returns the account that a request of Connect names.
@@ -55,7 +56,7 @@ func (c *call) basicUser(ctx context.Context, header http.Header) (*account, err
 func (a *account) path(name string) (string, error) {
 	if rest, is := strings.CutPrefix(name, "~"); is {
 		if rest != "" && rest[0] != '/' {
-			return "", invalid("path %q: only ~ and ~/ are expanded", name)
+			return "", fault.Invalid("path %q: only ~ and ~/ are expanded", name)
 		}
 		name = "." + rest
 	}

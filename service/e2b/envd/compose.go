@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"wolffia/internal/filecall"
+	"wolffia/service/e2b/fault"
 )
 
 // A composeRequest is the body of POST /files/compose.
@@ -22,7 +23,7 @@ func (h *Handler) compose(w http.ResponseWriter, r *http.Request) error {
 	}
 	var q composeRequest
 	if json.Unmarshal(body, &q) != nil || len(q.Sources) == 0 || q.Destination == "" {
-		return invalid("the request's body must have source_paths and destination")
+		return fault.Invalid("the request's body must have source_paths and destination")
 	}
 	c := callOf(r.Context())
 	who, err := c.account(r.Context(), q.User)
@@ -39,7 +40,7 @@ func (h *Handler) compose(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 		if at == ask.Path {
-			return invalid("%s: it is both a source and the destination", at)
+			return fault.Invalid("%s: it is both a source and the destination", at)
 		}
 		ask.Paths = append(ask.Paths, at)
 	}

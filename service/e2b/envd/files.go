@@ -16,6 +16,7 @@ import (
 	"wolffia/internal/fileclient"
 	"wolffia/ops/stream"
 	"wolffia/runtime"
+	"wolffia/service/e2b/fault"
 	"wolffia/service/gate"
 )
 
@@ -43,7 +44,7 @@ func (h *Handler) download(w http.ResponseWriter, r *http.Request) error {
 	plain, zipped := encodings(r.Header.Get("Accept-Encoding"))
 	asked := stream.RangeOf(r.Header.Get("Range"))
 	if !plain && (!zipped || r.Header.Get("Range") != "") {
-		return &fault{http.StatusNotAcceptable, "Accept-Encoding: the reply is plain or, without a range, gzip"}
+		return fault.New(http.StatusNotAcceptable, "Accept-Encoding: the reply is plain or, without a range, gzip")
 	}
 	part, err := c.in.Files().Read(r.Context(), at, asked.From, asked.Most)
 	if err != nil {
@@ -68,7 +69,7 @@ func (h *Handler) download(w http.ResponseWriter, r *http.Request) error {
 		return to.Close()
 	}
 	if err := stream.BeginFile(w, path.Base(at), asked, part.Start, part.Bytes, part.Size); err != nil {
-		return &fault{http.StatusRequestedRangeNotSatisfiable, err.Error()}
+		return fault.New(http.StatusRequestedRangeNotSatisfiable, err.Error())
 	}
 	send(w, part)
 	return nil
@@ -133,11 +134,11 @@ func (h *Handler) upload(w http.ResponseWriter, r *http.Request) error {
 	case "gzip":
 		zipped, err := gzip.NewReader(r.Body)
 		if err != nil {
-			return invalid("the request's body is not gzip")
+			return fault.Invalid("the request's body is not gzip")
 		}
 		r.Body = zipped
 	default:
-		return invalid("Content-Encoding %.40q: it can be gzip", encoding)
+		return fault.Invalid("Content-Encoding %.40q: it can be gzip", encoding)
 	}
 	all, seen := []written{}, map[string]bool{}
 	store := func(name string, content io.Reader) error {
@@ -146,7 +147,7 @@ func (h *Handler) upload(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 		if seen[at] {
-			return invalid("%s: the request has several such files: only the first one was written", at)
+			return fault.Invalid("%s: the request has several such files: only the first one was written", at)
 		}
 		seen[at] = true
 		ask := &filecall.Request{
@@ -164,9 +165,9 @@ func (h *Handler) upload(w http.ResponseWriter, r *http.Request) error {
 	case strings.HasPrefix(media, "multipart/"):
 		err = parts(r, q, store)
 	case media != "application/octet-stream":
-		err = invalid("Content-Type %.100q: it must be multipart/form-data or application/octet-stream", media)
+		err = fault.Invalid("Content-Type %.100q: it must be multipart/form-data or application/octet-stream", media)
 	case !q.Has("path"):
-		err = invalid("path: the query has none, which a body of one file needs")
+		err = fault.Invalid("path: the query has none, which a body of one file needs")
 	default:
 		err = store(q.Get("path"), r.Body)
 	}
@@ -180,10 +181,10 @@ func (h *Handler) upload(w http.ResponseWriter, r *http.Request) error {
 // uploadError returns the error for a body that cannot be read to its end.
 func uploadError(err error) error {
 	if bad := new(fileclient.BadContent); errors.As(err, &bad) && runtime.Class(err) == nil {
-		if f, known := faultOf(bad); known {
+		if f, known := fault.Of(bad); known {
 			return f
 		}
-		return invalid("the request's body cannot be read to its end")
+		return fault.Invalid("the request's body cannot be read to its end")
 	}
 	return err
 }
@@ -196,7 +197,7 @@ const maxParts = 10_000
 func parts(r *http.Request, q url.Values, store func(name string, content io.Reader) error) error {
 	body, err := r.MultipartReader()
 	if err != nil {
-		return invalid("the request's body: %v", err)
+		return fault.Invalid("the request's body: %v", err)
 	}
 	for n := 0; ; n++ {
 		part, err := body.NextPart()
@@ -207,7 +208,7 @@ func parts(r *http.Request, q url.Values, store func(name string, content io.Rea
 			return uploadError(&fileclient.BadContent{})
 		}
 		if n == maxParts {
-			return &fault{http.StatusRequestEntityTooLarge, fmt.Sprintf("the request has more than %d parts: send several", maxParts)}
+			return fault.New(http.StatusRequestEntityTooLarge, fmt.Sprintf("the request has more than %d parts: send several", maxParts))
 		}
 		if part.FormName() != "file" {
 			continue
@@ -216,7 +217,7 @@ func parts(r *http.Request, q url.Values, store func(name string, content io.Rea
 		if !q.Has("path") {
 			_, params, err := mime.ParseMediaType(part.Header.Get("Content-Disposition"))
 			if name = params["filename"]; err != nil || name == "" {
-				return invalid("a part file has no name, and the query no path")
+				return fault.Invalid("a part file has no name, and the query no path")
 			}
 		}
 		if err := store(name, part); err != nil {
@@ -243,11 +244,11 @@ func metadataOf(header http.Header) (map[string]string, error) {
 		size += len(metadataPrefix) + len(key) + len(values[0])
 		unprintable := func(c rune) bool { return c < 0x20 || c > 0x7e }
 		if len(key) > maxKey || strings.ContainsFunc(key+values[0], unprintable) {
-			return nil, invalid("metadata %.100q: key and value are printable ASCII, the key of at most %d bytes", key, maxKey)
+			return nil, fault.Invalid("metadata %.100q: key and value are printable ASCII, the key of at most %d bytes", key, maxKey)
 		}
 	}
 	if size > maxMetadata {
-		return nil, invalid("metadata: it has %d bytes, the limit is %d", size, maxMetadata)
+		return nil, fault.Invalid("metadata: it has %d bytes, the limit is %d", size, maxMetadata)
 	}
 	return all, nil
 }

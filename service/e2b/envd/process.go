@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"wolffia/runtime"
+	"wolffia/service/e2b/fault"
 )
 
 // exitKept is for how long it is known how a process has ended.
@@ -93,7 +94,7 @@ func (h *Handler) adopt(ctx context.Context, c *call) error {
 // find returns a process; with ended also one that has ended not long ago.
 func (h *Handler) find(ctx context.Context, c *call, s *selector, ended bool) (*running, error) {
 	r, err := c.room.find(s, ended)
-	if f := new(fault); errors.As(err, &f) && f.status == http.StatusNotFound {
+	if f := new(fault.Error); errors.As(err, &f) && f.Status == http.StatusNotFound {
 		if err := h.adopt(ctx, c); err != nil {
 			return nil, err
 		}
@@ -234,10 +235,10 @@ func clamp(n number) uint16 { return uint16(min(n, 1<<16-1)) }
 // exist, too, it is one of the request.
 func startError(err error) error {
 	if failed, ok := asStart(err); ok {
-		return invalid("%s", failed.Message)
+		return fault.Invalid("%s", failed.Message)
 	}
 	if err == nil || isGone(err) {
-		return &fault{http.StatusBadGateway, "The sandbox was not found"}
+		return fault.New(http.StatusBadGateway, "The sandbox was not found")
 	}
 	return err
 }
@@ -279,7 +280,7 @@ func limitOf(header http.Header) (time.Duration, error) {
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 || n > 1<<40 {
-		return 0, invalid("Connect-Timeout-Ms: %q: it must be a number of milliseconds", text)
+		return 0, fault.Invalid("Connect-Timeout-Ms: %q: it must be a number of milliseconds", text)
 	}
 	return time.Duration(n) * time.Millisecond, nil
 }

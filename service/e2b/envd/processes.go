@@ -12,6 +12,7 @@ import (
 	"connectrpc.com/connect"
 
 	"wolffia/runtime"
+	"wolffia/service/e2b/fault"
 )
 
 // The messages of process.Process. Of those with pointers one is set.
@@ -151,7 +152,7 @@ func (h *Handler) processes() {
 		sig := signals[q.Signal]
 		if sig == 0 {
 			why := fmt.Sprintf("signal %.40q: only SIGNAL_SIGTERM and SIGNAL_SIGKILL can be sent", q.Signal)
-			return nil, &fault{http.StatusNotImplemented, why}
+			return nil, fault.New(http.StatusNotImplemented, why)
 		}
 		if err := r.Signal(sig); err != nil || sig != syscall.SIGKILL {
 			return &empty{}, err
@@ -204,7 +205,7 @@ func (h *Handler) streamInput(
 		case q.Start != nil:
 			r, err = h.find(ctx, callOf(ctx), &q.Start.Process, false)
 		case q.Data != nil && r == nil:
-			err = invalid("data before start")
+			err = fault.Invalid("data before start")
 		case q.Data != nil:
 			err = r.input(ctx, &q.Data.Input)
 		}
@@ -229,7 +230,7 @@ func (r *running) input(ctx context.Context, in *processInput) (err error) {
 	case in.Stdin != nil:
 		err = r.write(ctx, in.Stdin, false)
 	default:
-		return &fault{http.StatusNotImplemented, "the message has neither stdin nor pty"}
+		return fault.New(http.StatusNotImplemented, "the message has neither stdin nor pty")
 	}
 	if errors.Is(err, errInput) {
 		return connect.NewError(connect.CodeInternal, err)
@@ -252,10 +253,10 @@ func (r *room) find(s *selector, ended bool) (*running, error) {
 			}
 		}
 	default:
-		return nil, invalid("the request names no process")
+		return nil, fault.Invalid("the request names no process")
 	}
 	if found == nil || !ended && found.over() {
-		return nil, &fault{http.StatusNotFound, "no such process runs"}
+		return nil, fault.New(http.StatusNotFound, "no such process runs")
 	}
 	return found, nil
 }

@@ -3,30 +3,16 @@ package envd
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
-	"os"
 	"time"
 
 	"connectrpc.com/connect"
 
-	"wolffia/ops"
 	"wolffia/ops/stream"
 	"wolffia/runtime"
+	"wolffia/service/e2b/fault"
 	"wolffia/service/gate"
 )
-
-// A fault is an error with its status of HTTP, which E2B repeats in the body.
-type fault struct {
-	status  int
-	message string
-}
-
-func (f *fault) Error() string { return f.message }
-
-func invalid(format string, args ...any) error {
-	return &fault{http.StatusBadRequest, fmt.Sprintf(format, args...)}
-}
 
 // errGone is the error for a sandbox that does not run any more.
 var errGone = errors.New("the sandbox does not run any more")
@@ -35,31 +21,6 @@ var errGone = errors.New("the sandbox does not run any more")
 func isGone(err error) bool {
 	class := runtime.Class(err)
 	return errors.Is(err, errGone) || class == runtime.ErrNotFound || class == runtime.ErrConflict
-}
-
-// faultOf returns the reply to an error; ok is false for one without a class, which is a bug: the
-// reply says nothing of it.
-func faultOf(err error) (f *fault, ok bool) {
-	large := new(http.MaxBytesError)
-	switch {
-	case errors.As(err, &f):
-		return f, true
-	case errors.As(err, &large):
-		why := fmt.Sprintf("the request is larger than %d bytes", large.Limit)
-		return &fault{http.StatusRequestEntityTooLarge, why}, true
-	case errors.Is(err, ops.ErrFull):
-		return &fault{http.StatusInsufficientStorage, err.Error()}, true
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return &fault{http.StatusRequestTimeout, "the request's body has not arrived in time"}, true
-	}
-	s, known := gate.StatusOf(err)
-	switch {
-	case !known:
-		return &fault{http.StatusInternalServerError, "internal error: see the service's log for this request id"}, false
-	case s.Is == runtime.ErrUnavailable: // a client takes 503 for a dead sandbox
-		s.HTTP = http.StatusInternalServerError
-	}
-	return &fault{s.HTTP, err.Error()}, true
 }
 
 // codes are the codes of faults by their status; others are internal.
@@ -79,11 +40,11 @@ func (h *Handler) rpcError(ctx context.Context, err error) error {
 	if ended := ctx.Err(); ended != nil {
 		return ended
 	}
-	f, ok := faultOf(err)
+	f, ok := fault.Of(err)
 	if !ok {
 		h.opts.Log.Error("a request failed", "sandbox", callOf(ctx).box.ID, "error", err.Error())
 	}
-	code, known := codes[f.status]
+	code, known := codes[f.Status]
 	switch {
 	case !known:
 		code = connect.CodeInternal
@@ -93,19 +54,13 @@ func (h *Handler) rpcError(ctx context.Context, err error) error {
 	return connect.NewError(code, f)
 }
 
-// An errorReply is the reply to a request that failed. The SDKs read the status from the body.
-type errorReply struct {
-	Code    int    `json:"code"`
-	Message string `json:"message"`
-}
-
 // fail answers with an error.
 func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error) {
-	f, ok := faultOf(err)
+	f, ok := fault.Of(err)
 	if !ok {
 		h.opts.Bug(w, r, err)
 	}
-	h.opts.JSON(w, f.status, errorReply{f.status, f.message})
+	h.opts.JSON(w, f.Status, f.Reply())
 }
 
 // NotRunning answers a request about a sandbox, by E2B's name, that does not run, or does not
@@ -119,7 +74,7 @@ func NotRunning(w http.ResponseWriter, id string) {
 }
 
 func (h *Handler) unknown(http.ResponseWriter, *http.Request) error {
-	return &fault{http.StatusNotFound, "envd has no such method and path here"}
+	return fault.New(http.StatusNotFound, "envd has no such method and path here")
 }
 
 // health answers that the sandbox runs, which was checked.
@@ -137,7 +92,7 @@ func (h *Handler) envs(w http.ResponseWriter, r *http.Request) error {
 
 func (h *Handler) init(http.ResponseWriter, *http.Request) error {
 	const why = "init: the service prepares its sandboxes itself: give envVars when you create one"
-	return &fault{http.StatusNotImplemented, why}
+	return fault.New(http.StatusNotImplemented, why)
 }
 
 // A usage says how busy the machine is. Sizes are in bytes, but for those in MiB.

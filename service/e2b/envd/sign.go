@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"wolffia/service/e2b/fault"
 	"wolffia/service/gate"
 )
 
@@ -47,7 +48,7 @@ func (b *Box) admits(r *http.Request) error {
 		return b.admit(r, q)
 	}
 	if !same(r.Header.Get(tokenHeader), b.Token) {
-		return &fault{http.StatusUnauthorized, "the request has not the access token of the sandbox"}
+		return fault.New(http.StatusUnauthorized, "the request has not the access token of the sandbox")
 	}
 	return nil
 }
@@ -72,7 +73,7 @@ func (b *Box) admit(r *http.Request, q url.Values) error {
 		}
 	}
 	if err != nil {
-		return &fault{http.StatusUnauthorized, err.Error()}
+		return fault.New(http.StatusUnauthorized, err.Error())
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"wolffia/internal/dirwatch"
 	"wolffia/internal/filecall"
 	"wolffia/internal/fileclient"
+	"wolffia/service/e2b/fault"
 )
 
 // The messages of filesystem.Filesystem about watchers.
@@ -131,7 +132,7 @@ func (r *room) add(w *watcher) error {
 	defer r.mu.Unlock()
 	if len(r.watchers) >= maxWatchers {
 		why := fmt.Sprintf("the sandbox has %d watchers, the limit: remove one", maxWatchers)
-		return &fault{http.StatusTooManyRequests, why}
+		return fault.New(http.StatusTooManyRequests, why)
 	}
 	r.watchers[w.id] = w
 	return nil
@@ -222,7 +223,7 @@ func (r *room) watcher(id string) (*watcher, error) {
 	w := r.watchers[id]
 	if w == nil {
 		why := fmt.Sprintf("watcher with id %.60s not found: it was removed, or too many events have waited", id)
-		return nil, &fault{http.StatusNotFound, why}
+		return nil, fault.New(http.StatusNotFound, why)
 	}
 	return w, nil
 }

@@ -13,7 +13,7 @@ import (
 	"wolffia/ops/stream"
 	"wolffia/runtime"
 	"wolffia/service"
-	"wolffia/service/gate"
+	"wolffia/service/e2b/fault"
 )
 
 // A Box is a sandbox as the interpreter needs it. The caller has checked that the request may use it.
@@ -56,29 +56,13 @@ func (h *Handler) ServeSandbox(w http.ResponseWriter, r *http.Request, b *Box) {
 	}
 }
 
-// A fault is an error of a request, with its status.
-type fault struct {
-	status  int
-	message string
-}
-
-func (f *fault) Error() string { return f.message }
-
 // refuse answers with an error, which the SDKs read as text. Of a bug the reply says nothing.
 func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	if f, is := errors.AsType[*fault](err); is {
-		h.fail(w, f.status, f.message)
-		return
-	}
-	status, text := http.StatusInternalServerError, err.Error()
-	switch s, known := gate.StatusOf(err); {
-	case !known:
+	f, known := fault.Of(err)
+	if !known {
 		h.opts.Bug(w, r, err)
-		text = "internal error: see the service's log for this request id"
-	case s.Is != runtime.ErrUnavailable:
-		status = s.HTTP
 	}
-	h.fail(w, status, text)
+	h.fail(w, f.Status, f.Message)
 }
 
 func (h *Handler) fail(w http.ResponseWriter, status int, text string) {
@@ -104,7 +88,7 @@ func (h *Handler) decode(w http.ResponseWriter, r *http.Request) (q request, err
 		err = json.Unmarshal(text, &q)
 	}
 	if err != nil {
-		err = &fault{http.StatusBadRequest, "the request's body: " + err.Error()}
+		err = fault.New(http.StatusBadRequest, "the request's body: "+err.Error())
 	}
 	return q, err
 }
@@ -186,7 +170,7 @@ func (h *Handler) remove(w http.ResponseWriter, r *http.Request, b *Box) (any, e
 // notFound gives the error for a context that does not exist E2B's words.
 func notFound(err error, id string) error {
 	if errors.Is(err, runtime.ErrNotFound) {
-		return &fault{http.StatusNotFound, "Context " + id + " not found"}
+		return fault.New(http.StatusNotFound, "Context "+id+" not found")
 	}
 	return err
 }
@@ -198,7 +182,7 @@ func (h *Handler) execute(w http.ResponseWriter, r *http.Request, b *Box) (any, 
 	case err != nil:
 		return nil, err
 	case q.Context != "" && q.Language != "":
-		return nil, &fault{http.StatusBadRequest, "only one of context_id and language can be given"}
+		return nil, fault.New(http.StatusBadRequest, "only one of context_id and language can be given")
 	}
 	id := q.Context
 	if id == "" {
