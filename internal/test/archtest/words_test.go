@@ -52,7 +52,7 @@ var maxWords = map[string]int{
 	"docs/decisions/18-root-inside.md":     220,
 	"docs/decisions/README.md":             200,
 	"docs/e2b.md":                          842,
-	"docs/docker.md":                       442,
+	"docs/docker.md":                       475,
 	"docs/faq.md":                          1093,
 	"docs/filesystem.md":                   782,
 	"docs/getting-started.md":              840,
