@@ -131,5 +131,13 @@ func (i *Inside) Answer(ctx context.Context, a *runtime.Answer) error {
 	case a.Scope == runtime.ScopeAlways:
 		return runtime.Errorf(runtime.ErrUnsupported, "a service writes no configuration file: answer with scope %s", runtime.ScopeSandbox)
 	}
-	return asker.Answer(ctx, i.box.ID, a)
+	r := &Record{Kind: RecordAnswer, Sandbox: i.box.Sandbox, Answer: a}
+	if s.options().Record != nil {
+		r.Question = questionOf(ctx, asker, i.box.ID, a.Question)
+	}
+	err := asker.Answer(ctx, i.box.ID, a)
+	if err == nil {
+		note(ctx, s, r)
+	}
+	return err
 }

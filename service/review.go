@@ -100,7 +100,15 @@ func (r *Review) Apply(ctx context.Context, o runtime.ApplyOptions) (*runtime.Ap
 		return nil, err
 	}
 	defer done()
-	return r.rt.Apply(ctx, r.box.ID, o)
+	res, err := r.rt.Apply(ctx, r.box.ID, o)
+	if res != nil && len(res.Applied) > 0 && !o.DryRun {
+		rec := &Record{Kind: RecordApply, Sandbox: r.box.Sandbox, Changes: len(res.Applied)}
+		for i := range res.Applied {
+			rec.Paths = append(rec.Paths, res.Applied[i].Path)
+		}
+		note(ctx, r.service, rec)
+	}
+	return res, err
 }
 
 // Discard is [runtime.Workspace].Discard.
@@ -110,7 +118,16 @@ func (r *Review) Discard(ctx context.Context, paths []string) (int, error) {
 		return 0, err
 	}
 	defer done()
-	return r.rt.Discard(ctx, r.box.ID, paths)
+	n, err := r.rt.Discard(ctx, r.box.ID, paths)
+	if n > 0 {
+		r.Discarded(ctx, n, paths)
+	}
+	return n, err
+}
+
+// Discarded notes that the caller has taken changes back without Discard. Empty paths mean all.
+func (r *Review) Discarded(ctx context.Context, changes int, paths []string) {
+	note(ctx, r.service, &Record{Kind: RecordDiscard, Sandbox: r.box.Sandbox, Changes: changes, Paths: paths})
 }
 
 // Snapshots is [runtime.Workspace].Snapshots.

@@ -112,6 +112,8 @@ type Options struct {
 	Every bool
 	// AllowAnswers lets owners answer the questions of their sandboxes.
 	AllowAnswers bool
+	// Record receives what callers have done; nil: it is not recorded. It is called concurrently.
+	Record func(*Record)
 	// Log receives what the service does without a request; nil disables logging.
 	Log *slog.Logger
 	// Meter counts; nil counts nothing.

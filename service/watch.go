@@ -2,8 +2,8 @@ package service
 
 import (
 	"context"
-	"errors"
 	"slices"
+	"time"
 
 	"wolffia/fusefs/audit"
 	"wolffia/runtime"
@@ -18,6 +18,9 @@ func WatchOf(s *Service) Watch { return Watch{s} }
 
 // AppliesChanges reports whether callers may change the host's directory: Options.AllowApply.
 func (w Watch) AppliesChanges() bool { return w.s.options().AllowApply }
+
+// Answers reports whether a caller may answer questions: see [Inside.Answer].
+func (w Watch) Answers(caller Caller) bool { return caller.All || w.s.options().AllowAnswers }
 
 // Usage returns what running sandboxes of all owners use, by their ids; those whose use is not
 // known are left out.
@@ -41,13 +44,14 @@ func (w Watch) Rules(ctx context.Context, caller Caller, id, name string) (*Rule
 
 // A Tail has the denials of one sandbox as they come. It is not safe for concurrent use.
 type Tail struct {
-	log *audit.Logs
+	log   *audit.Logs
+	since time.Time
 	// Denied and Refused are how many accesses the log has: of the codebase, and of the network.
 	Denied, Refused int
 }
 
-// Tail returns a Tail of what is denied from now on. The caller closes it.
-func (w Watch) Tail(ctx context.Context, caller Caller, id string) (*Tail, error) {
+// Tail returns a Tail of what is denied from a time on. The caller closes it.
+func (w Watch) Tail(ctx context.Context, caller Caller, id string, since time.Time) (*Tail, error) {
 	if _, err := w.s.Get(ctx, caller, id); err != nil {
 		return nil, err
 	}
@@ -55,11 +59,7 @@ func (w Watch) Tail(ctx context.Context, caller Caller, id string) (*Tail, error
 	if err != nil {
 		return nil, err
 	}
-	t := &Tail{log: log}
-	if _, err := t.Next(); err != nil {
-		return nil, errors.Join(err, t.Close())
-	}
-	return t, nil
+	return &Tail{log: log, since: since}, nil
 }
 
 // maxTail is how many denials Next returns.
@@ -76,7 +76,9 @@ func (t *Tail) Next() (list []Denied, err error) {
 		} else {
 			t.Denied += n
 		}
-		list = append(list, publicDenied(&r))
+		if !r.Time.Before(t.since) {
+			list = append(list, publicDenied(&r))
+		}
 		return nil
 	})
 	return slices.Delete(list, 0, max(0, len(list)-maxTail)), err

@@ -15,6 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/cmd/wolffia/internal/console"
+	"wolffia/cmd/wolffia/internal/history"
 	"wolffia/cmd/wolffia/internal/host"
 	"wolffia/cmd/wolffia/internal/hostdir"
 	"wolffia/cmd/wolffia/internal/why"
@@ -41,8 +43,8 @@ read, is recorded if the caller's system call shows what it wanted. A hidden fil
 recorded when it is asked for by name, not when it is left out of a listing.
 
 --last and --since print what commands of run, exec, shell and mcp were denied, also in
-sandboxes that are gone. They read the history in the state directory, 2 MB at most;
-WOLFFIA_HISTORY=off writes none.`,
+sandboxes that are gone. They read the history in the state directory, 16 MB at most;
+WOLFFIA_HISTORY=off writes none. wolffia audit verify checks it.`,
 		Example: `  wolffia audit box
   wolffia audit --since yesterday
   wolffia audit -f --json box | jq -r .remedy`,
@@ -98,6 +100,7 @@ WOLFFIA_HISTORY=off writes none.`,
 	cmd.Flags().BoolVar(&last, "last", false, "print what the last command was denied that was denied something")
 	cmd.Flags().StringVar(&since, "since", "", "print what commands were denied since then: 2h, 3d, today, yesterday, 2026-11-29")
 	cmd.MarkFlagsMutuallyExclusive("last", "since", "follow")
+	cmd.AddCommand(auditVerifyCommand(h))
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object on each line")
 	return cmd
 }
@@ -200,4 +203,61 @@ func (f *auditFlags) write(ctx context.Context, h *host.Host, rt *local.Runtime,
 		h.Warn("%d lines of the audit log are damaged and left out", n)
 	}
 	return errors.Join(err, out.Flush())
+}
+
+func auditVerifyCommand(h *host.Host) *cobra.Command {
+	var head string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "verify [--head HASH]",
+		Short: "Check that no line of the log of what was done was changed",
+		Long: `Check the log of what was done: commands of run, exec, shell and mcp, answers to questions,
+changes that were applied or discarded. Each line has the hash of the line before, so that one
+that was changed, added or taken out shows; the exit code is 1 then.
+
+What the check cannot show: ` + history.Note + `.`,
+		Example: `  wolffia audit verify
+  wolffia audit verify --head $(cat ~/backup/wolffia-head)`,
+		Args: cobra.NoArgs,
+		RunE: h.Over(func(_ context.Context, rt *local.Runtime, _ []string) error {
+			r, err := history.Verify(rt.StateDir(), head)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				err = h.PrintJSON(r)
+			} else {
+				printReport(h, r)
+			}
+			if err == nil && !r.OK {
+				err = console.ExitStatus(1)
+			}
+			return err
+		}),
+	}
+	cmd.Flags().StringVar(&head, "head", "", "the log must still have the line with this hash, which an earlier check has printed")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
+	return cmd
+}
+
+// printReport prints what a check of the log has found.
+func printReport(h *host.Host, r *history.Report) {
+	fmt.Fprintf(h.Out, "%d lines, entries %d to %d\nhead %s\n", r.Lines, r.First, r.Last, console.Dash(r.Head))
+	if r.First > 1 {
+		h.Warn("entries before %d are in files that were removed: the log keeps the newest 16 MB", r.First)
+	}
+	if r.Torn > 0 {
+		h.Warn("lines that were cut off when their writers were killed: %d", r.Torn)
+	}
+	if r.Unchained > 0 {
+		h.Warn("lines of an older wolffia, without hashes: %d", r.Unchained)
+	}
+	switch {
+	case r.Broken == nil:
+		h.Note("%s", history.Note)
+	case r.Broken.File == "":
+		h.Fail(errors.New(r.Broken.Problem))
+	default:
+		h.Fail(fmt.Errorf("history/%s, line %d: %s", r.Broken.File, r.Broken.Line, r.Broken.Problem))
+	}
 }

@@ -194,18 +194,7 @@ func apply(h *Handler, c *call, q *selection) (any, error) {
 	if err != nil {
 		return nil, &partial{err, reply}
 	}
-	if !q.DryRun {
-		h.record(c, "apply", len(done.Applied), pathsOf(done.Applied))
-	}
 	return reply, nil
-}
-
-// pathsOf returns the paths of changes.
-func pathsOf(all []runtime.Change) (paths []string) {
-	for i := range all {
-		paths = append(paths, all[i].Path)
-	}
-	return paths
 }
 
 func discard(h *Handler, c *call, q *selection) (any, error) {
@@ -224,9 +213,8 @@ func discard(h *Handler, c *call, q *selection) (any, error) {
 			return nil, err
 		}
 		n++
-		paths = append(paths, q.Hunks[i].path())
+		v.Discarded(c.Context(), 1, []string{q.Hunks[i].path()})
 	}
-	h.record(c, "discard", n, paths)
 	return map[string]int{"discarded": n}, nil
 }
 

@@ -246,6 +246,7 @@ func (h *Handler) about(c *call) (any, error) {
 		{"commits", h.opts.Commits != nil},
 		{"evidence", h.opts.Evidence != nil && c.caller.All},
 		{"questions", h.opts.Asker != nil},
+		{"answers", h.opts.Asker != nil && h.watch.Answers(c.caller)},
 		{"always", h.opts.Asker != nil && h.opts.Answer != nil && c.caller.All},
 	} {
 		if part.is {

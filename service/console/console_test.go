@@ -2,11 +2,13 @@ package console_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"net/http"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"wolffia/internal/test/servetest"
 	"wolffia/runtime"
@@ -293,4 +295,73 @@ func holds(w *servetest.World, name, want string) {
 	if got, err := os.ReadFile(codebase(w, name)); err != nil || string(got) != want {
 		w.Errorf("%s holds %q, %v; want %q", name, got, err, want)
 	}
+}
+
+// A question comes to the page of a key that may use the sandbox, and the answer of a key that may
+// give one lets the program go on.
+func TestQuestions(t *testing.T) {
+	var w *servetest.World
+	w = servetest.New(t, keys, func(o *service.Options) {
+		o.Configure = func(context.Context, *service.Params) (*runtime.SandboxConfig, error) {
+			return &runtime.SandboxConfig{Network: runtime.NetworkFiltered, Ask: []string{runtime.AskNetwork}}, nil
+		}
+	})
+	id := box(w)
+	own := events(w, keyAnn)
+	own.until("hello", id)
+	in, err := w.Service.Inside(w.Ctx, service.Caller{All: true}, id)
+	w.OK(err)
+	asked := make(chan string, 1)
+	go func() { // ends with the stream
+		for name, data := own.next(); name != ""; name, data = own.next() {
+			if name == "questions" {
+				asked <- data
+			}
+		}
+	}()
+	ended := make(chan error, 1)
+	question := ""
+	for question == "" { // somebody is asked a little after the hello; until then it is refused at once
+		go func() { // ends with the program, which waits for the answer
+			_, err := in.Exec(w.Ctx, &runtime.Command{Command: []string{"bash", "-c", "exec 3<>/dev/tcp/asked.example/443; cat <&3"}})
+			ended <- err
+		}()
+		select {
+		case question = <-asked:
+		case err := <-ended:
+			w.OK(err)
+			<-time.After(500 * time.Millisecond) // who is refused ten times in a minute is not asked any more
+		case <-w.Ctx.Done():
+			t.Fatal("no question has come")
+		}
+	}
+	list := get[struct {
+		Questions []struct{ Sandbox, ID, Host, Kind string }
+	}](w, keyAll, "questions").Questions
+	if len(list) != 1 || list[0].Sandbox != id || list[0].Host != "asked.example:443" || list[0].Kind != "network" || !strings.Contains(question, id) {
+		t.Fatalf("the questions are %+v, %s", list, question)
+	}
+	if left := get[struct{ Questions []m }](w, keyBob, "questions").Questions; len(left) != 0 {
+		t.Errorf("bob's questions are %v", left)
+	}
+	at := "sandboxes/" + id + "/questions/" + list[0].ID + "/answer"
+	refused(w, keyBob, at, m{"allow": true}, 404, "notFound")
+	refused(w, keyAnn, at, m{"allow": true}, 403, "denied")
+	refused(w, keyAll, at, m{"allow": true, "scope": "always"}, 501, "unsupported")
+	select {
+	case err := <-ended:
+		t.Fatalf("the program has ended without an answer: %v", err)
+	default:
+	}
+	post[m](w, keyAll, at, m{"allow": false})
+	select {
+	case err := <-ended:
+		w.OK(err)
+	case <-w.Ctx.Done():
+		t.Fatal("the program does not go on")
+	}
+	if got := <-asked; strings.Contains(got, list[0].ID+`"`) && strings.Contains(got, "asked.example") {
+		t.Errorf("after the answer the questions are %s", got)
+	}
+	refused(w, keyAll, at, m{"allow": true}, 404, "notFound")
 }

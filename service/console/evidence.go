@@ -2,7 +2,6 @@ package console
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 	"net/http"
 
@@ -12,14 +11,35 @@ import (
 
 // Evidence is the log of what was done with sandboxes. It is safe for concurrent use.
 type Evidence interface {
-	// Find returns entries, newest first, as the JSON that the log has, and whether there are more.
-	Find(ctx context.Context, q *EvidenceQuery) (entries []json.RawMessage, more bool, err error)
+	// Find returns entries, newest first, and whether there are more.
+	Find(ctx context.Context, q *EvidenceQuery) (entries []EvidenceEntry, more bool, err error)
 	// Export writes the lines of the log that q selects, oldest first, as they are.
 	Export(ctx context.Context, q *EvidenceQuery, w io.Writer) error
 	// Verify returns what a check of the whole log has found, as JSON.
 	Verify(ctx context.Context) (any, error)
-	// Record appends what the page's user has done.
-	Record(r *EvidenceRecord) error
+}
+
+// An EvidenceEntry is what was done once. Texts of the sandbox are as the log has them.
+type EvidenceEntry struct {
+	Seq        int64    `json:"seq"`
+	Time       int64    `json:"time"` // ms since 1970
+	Kind       string   `json:"kind"` // command, answer, apply, discard
+	Sandbox    string   `json:"sandbox"`
+	Codebase   string   `json:"codebase"`
+	Dir        string   `json:"dir"`
+	Command    []string `json:"command"`
+	ExitCode   int      `json:"exitCode"`
+	DurationMS int64    `json:"durationMs"`
+	Denied     int      `json:"denied"`
+	Refused    int      `json:"refused"`
+	Notes      []string `json:"notes"`
+	Who        string   `json:"who"`
+	Hash       string   `json:"hash"` // of the line
+
+	Question *runtime.Question `json:"question,omitempty"`
+	Answer   *runtime.Answer   `json:"answer,omitempty"`
+	Changes  int               `json:"changes,omitempty"`
+	Paths    []string          `json:"paths,omitempty"`
 }
 
 // An EvidenceQuery selects entries. The zero value selects all.
@@ -30,15 +50,6 @@ type EvidenceQuery struct {
 	Kind         string
 	Before       int64 // number of an entry: older ones only; 0: all
 	Limit        int
-}
-
-// An EvidenceRecord is what a user has done.
-type EvidenceRecord struct {
-	Kind    string   // apply, discard
-	Sandbox string   // id
-	Count   int      // of changes
-	Paths   []string // of them
-	Who     string   // such as "console"
 }
 
 // keeper returns the log, for a caller who may use all sandboxes.
@@ -79,7 +90,7 @@ func (h *Handler) evidence(c *call) (any, error) {
 		return nil, err
 	}
 	entries, more, err := log.Find(c.Context(), q)
-	return map[string]any{"entries": append([]json.RawMessage{}, entries...), "more": more}, err
+	return map[string]any{"entries": append([]EvidenceEntry{}, entries...), "more": more}, err
 }
 
 func (h *Handler) verifyEvidence(c *call) (any, error) {
@@ -105,18 +116,4 @@ func (h *Handler) exportEvidence(c *call) (any, error) {
 		panic(http.ErrAbortHandler) // the client sees that it is not complete
 	}
 	return nil, errAnswered
-}
-
-// record notes what the caller has done with changes.
-func (h *Handler) record(c *call, kind string, count int, paths []string) {
-	if h.opts.Evidence == nil {
-		return
-	}
-	who := "console"
-	if c.caller.Key != "" {
-		who += ", key " + c.caller.Key
-	}
-	if err := h.opts.Evidence.Record(&EvidenceRecord{kind, c.id, count, paths, who}); err != nil {
-		h.log.Error("the evidence log cannot be written", "error", err.Error())
-	}
 }

@@ -37,6 +37,7 @@ type hub struct {
 	asked     map[string][]runtime.Question // by sandbox; guarded by mu
 	owners    map[string]registry.Owner     // of asked; guarded by mu
 	counts    map[string]counts             // of denials, by sandbox; guarded by mu
+	since     time.Time                     // the first client has come; guarded by mu
 
 	// What follows is run's alone.
 	shown map[string]shown
@@ -108,6 +109,13 @@ func (b *hub) run(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// begun returns since when there are clients: they get what was denied from then on.
+func (b *hub) begun() time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.since
 }
 
 func (b *hub) busy() bool {
@@ -264,7 +272,7 @@ func (b *hub) follow(ctx context.Context, s *service.Sandbox) {
 	t := b.tails[s.ID]
 	if t == nil {
 		var err error
-		if t, err = b.h.watch.Tail(ctx, everyone, s.ID); err != nil {
+		if t, err = b.h.watch.Tail(ctx, everyone, s.ID, b.begun()); err != nil {
 			return // the next time
 		}
 		b.tails[s.ID] = t
@@ -336,6 +344,9 @@ func (b *hub) join(caller service.Caller) (*client, error) {
 	}
 	if len(b.clients) >= maxClients || own >= maxOfCaller {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "%d pages of this key and %d in all are open, of %d and %d at most: close one", own, len(b.clients), maxOfCaller, maxClients)
+	}
+	if len(b.clients) == 0 {
+		b.since = time.Now()
 	}
 	c := &client{caller, make(chan []byte, maxFrames), make(chan struct{})}
 	b.clients[c] = struct{}{}

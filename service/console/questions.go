@@ -105,25 +105,26 @@ type answering struct {
 }
 
 func answer(h *Handler, c *call, q *answering) (any, error) {
-	if h.opts.Asker == nil {
-		return nil, runtime.Errorf(runtime.ErrUnsupported, "this console passes no questions on")
-	}
-	if _, err := h.opts.Service.Get(c.Context(), c.caller, c.id); err != nil {
+	in, err := h.opts.Service.Inside(c.Context(), c.caller, c.id)
+	if err != nil {
 		return nil, err
 	}
 	id := c.PathValue("question")
-	question := h.hub.question(c.id, id)
 	a := &runtime.Answer{Question: id, Allow: q.Allow, Scope: q.Scope, Target: q.Target, Path: q.Path, By: "console"}
 	if c.caller.Key != "" {
 		a.By = "console, key " + c.caller.Key
 	}
-	if !q.Allow || q.Scope != runtime.ScopeAlways {
-		return nothing{}, h.opts.Asker.Answer(c.Context(), c.id, a)
+	if !q.Allow && q.Scope == runtime.ScopeAlways {
+		a.Scope = runtime.ScopeSandbox
 	}
-	switch {
-	case h.opts.Answer == nil || !c.caller.All:
-		return nil, runtime.Errorf(runtime.ErrDenied, "the console writes no configuration for this key: answer for the sandbox")
-	case question == nil:
+	if a.Scope != runtime.ScopeAlways || h.opts.Answer == nil {
+		return nothing{}, in.Answer(c.Context(), a)
+	}
+	if err := c.all("answers for always"); err != nil {
+		return nil, err
+	}
+	question := h.hub.question(c.id, id)
+	if question == nil {
 		return nil, runtime.Errorf(runtime.ErrNotFound, "question %.40q does not wait any more", id)
 	}
 	note, err := h.opts.Answer(c.Context(), c.id, question, a)

@@ -36,7 +36,7 @@ var (
 		"service":                           4800,
 		"service/opensandbox":               3410,
 		"service/console":                   2700, // an API of forty calls
-		"cmd/wolffia/internal/serving":      2180,
+		"cmd/wolffia/internal/serving":      2300,
 		"service/server":                    2440,
 		"session":                           6293,
 		"shim":                              5000,

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"wolffia/cmd/wolffia/internal/history"
 	"wolffia/cmd/wolffia/internal/host"
 	"wolffia/cmd/wolffia/internal/sandboxflags"
 	"wolffia/fields"
@@ -35,7 +36,16 @@ func Answer(ctx context.Context, h *host.Host, rt *local.Runtime, sandbox string
 			return "", err
 		}
 	}
-	return note, rt.Answer(ctx, sandbox, a)
+	if err = rt.Answer(ctx, sandbox, a); err == nil {
+		e := history.Entry{Kind: history.KindAnswer, Time: time.Now(), Sandbox: sandbox, Who: a.By, Question: q, Answer: a}
+		if b, err := rt.Get(ctx, sandbox); err == nil {
+			e.Sandbox, e.Codebase = b.ID, b.CodebasePath
+		}
+		if err := history.Add(rt.StateDir(), e); err != nil {
+			h.Warn("write the history: %v", err)
+		}
+	}
+	return note, err
 }
 
 // always writes what an answer allows into a configuration file: a host into the user's, a path into

@@ -49,13 +49,12 @@ takes what the sandbox is at as BRANCH.`,
 			if git {
 				return New(h, rt).applyGit(cmd.Context(), s, branch, dry)
 			}
-			end := h.During("apply the changes")
-			res, err := rt.Apply(cmd.Context(), s.ID, runtime.ApplyOptions{Paths: paths, DryRun: dry, Force: force})
-			end()
+			rv := New(h, rt)
+			res, err := rv.apply(cmd.Context(), s, runtime.ApplyOptions{Paths: paths, DryRun: dry, Force: force})
 			if asJSON {
-				return New(h, rt).applyJSON(res, dry, err)
+				return rv.applyJSON(res, dry, err)
 			}
-			return New(h, rt).applied(s, res, dry, err)
+			return rv.applied(s, res, dry, err)
 		},
 	}
 	fl := cmd.Flags()

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"wolffia/cmd/wolffia/internal/console"
+	"wolffia/cmd/wolffia/internal/history"
 	"wolffia/cmd/wolffia/internal/host"
 	"wolffia/runtime"
 )
@@ -71,6 +72,7 @@ func (rv *Reviewer) discard(ctx context.Context, s *runtime.Sandbox, paths []str
 	end()
 	if n > 0 {
 		rv.Note("discarded: %s", d.result(n))
+		rv.record(history.KindDiscard, s, n, paths)
 	}
 	return err
 }

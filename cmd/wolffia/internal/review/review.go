@@ -7,10 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path"
 	"strings"
+	"time"
 
 	"wolffia/cmd/wolffia/internal/console"
+	"wolffia/cmd/wolffia/internal/history"
 	"wolffia/cmd/wolffia/internal/host"
 	"wolffia/fusefs/cow"
 	"wolffia/local"
@@ -31,6 +34,32 @@ type Reviewer struct {
 
 // New returns a Reviewer of the sandboxes of rt.
 func New(h *host.Host, rt *local.Runtime) *Reviewer { return &Reviewer{h, rt} }
+
+// record adds to the history what was done with changes.
+func (rv *Reviewer) record(kind string, s *runtime.Sandbox, n int, paths []string) {
+	if n == 0 {
+		return
+	}
+	dir, _ := os.Getwd()
+	err := history.Add(rv.rt.StateDir(), history.Entry{
+		Kind: kind, Time: time.Now(), Dir: dir, Codebase: s.CodebasePath, Sandbox: s.ID, Changes: n, Paths: paths,
+	})
+	if err != nil {
+		rv.Warn("write the history: %v; WOLFFIA_HISTORY=off leaves it out", err)
+	}
+}
+
+// apply has changes made on the host, and recorded.
+func (rv *Reviewer) apply(
+	ctx context.Context, s *runtime.Sandbox, o runtime.ApplyOptions,
+) (*runtime.ApplyResult, error) {
+	defer rv.During("apply the changes")()
+	res, err := rv.rt.Apply(ctx, s.ID, o)
+	if res != nil && !o.DryRun {
+		rv.record(history.KindApply, s, len(res.Applied), pathsOf(res.Applied))
+	}
+	return res, err
+}
 
 // letters are those of git diff --name-status, and m for permissions.
 var letters = map[runtime.ChangeKind]string{

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"wolffia/cmd/wolffia/internal/console"
+	"wolffia/cmd/wolffia/internal/history"
 	"wolffia/runtime"
 )
 
@@ -106,9 +107,7 @@ func (rv *Reviewer) reviewChanges(ctx context.Context, id string, f *Flags, fail
 		return rv.askReview(asking, s, shown, commits)
 	}
 	if choice == ApplyAlways && len(shown) > 0 {
-		end := rv.During("apply the changes")
-		res, failure := rv.rt.Apply(ctx, s.ID, runtime.ApplyOptions{})
-		end()
+		res, failure := rv.apply(ctx, s, runtime.ApplyOptions{})
 		keep = failure != nil || commits
 		if res != nil {
 			left, _ := WithoutGit(res.Left)
@@ -184,9 +183,7 @@ func (rv *Reviewer) askReview(ctx context.Context, s *runtime.Sandbox, all []run
 					continue
 				}
 			}
-			end := rv.During("apply the changes")
-			res, err := rv.rt.Apply(ctx, s.ID, runtime.ApplyOptions{Paths: paths})
-			end()
+			res, err := rv.apply(ctx, s, runtime.ApplyOptions{Paths: paths})
 			if err = rv.applied(s, res, false, err); err != nil && res == nil {
 				return true, kept, err
 			}
@@ -212,7 +209,9 @@ func (rv *Reviewer) askReview(ctx context.Context, s *runtime.Sandbox, all []run
 				rv.Say("the sandbox stays, since it has commits: wolffia apply --git, or wolffia rm")
 			}
 			if commits || rv.hasSnapshots(ctx, s.ID) { // the sandbox stays
-				_, err = rv.rt.Discard(ctx, s.ID, pathsOf(all))
+				if _, err = rv.rt.Discard(ctx, s.ID, pathsOf(all)); err == nil {
+					rv.record(history.KindDiscard, s, len(all), pathsOf(all))
+				}
 			}
 			return commits || err != nil, silent, err
 		}

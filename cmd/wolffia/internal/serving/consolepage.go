@@ -46,7 +46,7 @@ func (p *consolePage) show(cmd *cobra.Command) error {
 	}
 	log := slog.New(slog.NewTextHandler(p.Err, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	s := service.New(rt, &service.Options{
-		Every: true, AllowApply: true, Log: log,
+		Every: true, AllowApply: true, Log: log, Record: recorder(rt.StateDir(), "console", log),
 		MayReach: func(*service.Params) error { return nil },
 		Config: func(ctx context.Context, id string) (*runtime.SandboxConfig, error) {
 			d, err := rt.Inspect(ctx, id)
@@ -136,7 +136,10 @@ func newPage(h *host.Host, rt *local.Runtime, s *service.Service, mode string, l
 		Service: s, Version: h.Version, Mode: mode, Log: log,
 		Rules: &ruleEditor{rt, h.StateDir}, Commits: &commitTaker{review.New(h, rt), rt},
 	}
-	o.Asker = rt
+	o.Asker, o.Evidence = rt, &evidence{rt.StateDir()}
+	if mode != "local" { // a service writes no configuration file
+		return page.New(o)
+	}
 	o.Answer = func(ctx context.Context, id string, q *runtime.Question, a *runtime.Answer) (string, error) {
 		return asker.Answer(ctx, h, rt, id, q, a)
 	}

@@ -144,7 +144,7 @@ func (i *instance) open(ctx context.Context) (err error) {
 		return err
 	}
 	meter, options := new(meter.Meter), &service.Options{Log: i.log, Chosen: true, Config: i.config}
-	options.Meter = meter
+	options.Meter, options.Record = meter, recorder(i.rt.StateDir(), "serve", i.log)
 	options.HasImage = func(name string) error {
 		_, err := store.Open(i.rt.StateDir()).Find(name)
 		return err
