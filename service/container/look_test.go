@@ -96,6 +96,46 @@ func TestLook(t *testing.T) {
 	}
 }
 
+// A pausing host has a paused sandbox, which it ends at the look of that number.
+type pausing struct {
+	host
+	looks, ends int
+	end         *runtime.Sandbox
+}
+
+func (p *pausing) Get(ctx context.Context, id string) (*runtime.Sandbox, error) {
+	if p.looks++; p.looks == p.ends {
+		p.boxes = []*runtime.Sandbox{p.end}
+	}
+	return p.host.Get(ctx, id)
+}
+
+// A wait for a paused container waits until it has ended after the pause.
+func TestWaitPaused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &record{Started: time.Now(), Kind: byJob, Holder: self()}
+		box := func(state runtime.State) *runtime.Sandbox {
+			labels := map[string]string{launch.LabelRecord: "{}"}
+			if err := r.put(labels); err != nil {
+				t.Fatal(err)
+			}
+			return &runtime.Sandbox{ID: "0123456789ab", State: state, Labels: labels}
+		}
+		h := &pausing{host: host{boxes: []*runtime.Sandbox{box(runtime.StatePaused)}}, ends: 60}
+		r.Exit = &Exit{Code: 3, At: time.Now()}
+		h.end = box(runtime.StateStopped)
+		e := New(service.New(h, nil), &Options{})
+		all := service.Caller{All: true}
+		c, err := e.Get(t.Context(), all, FullID("0123456789ab"))
+		if err != nil || c.State != Paused {
+			t.Fatalf("got %+v, %v; want one that is paused", c, err)
+		}
+		if code, err := e.Wait(t.Context(), all, c); code != 3 || err != nil || h.looks < h.ends {
+			t.Errorf("got %d, %v after %d looks; want 3 after %d", code, err, h.looks, h.ends)
+		}
+	})
+}
+
 // A service that starts leaves a container that was made and not started as it is.
 func TestWatchCreated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
