@@ -65,7 +65,8 @@ func (s *shim) save(dir *os.File, req *boot.Request) error {
 		return runtime.Errorf(runtime.ErrInvalid,
 			"the sandbox works on the host's directory itself: it has no changes to copy")
 	}
-	return s.whileStill(func() (bool, error) {
+	var complete func(bool) error
+	err := s.whileStill(func() (_ bool, err error) {
 		if s.tree != nil {
 			writeBack(rootfs.TreeDir(s.boot))
 		}
@@ -76,13 +77,19 @@ func (s *shim) save(dir *os.File, req *boot.Request) error {
 			}
 			step.Reached("save: changes copied")
 		}
-		return false, s.inst.keep(dir, req.Sync)
+		complete, err = s.inst.Save(dir)
+		return false, err
 	})
+	if complete == nil {
+		return err
+	}
+	step.Reached("save: memory written")
+	return errors.Join(err, finish(complete, dir, req.Sync)) // meanwhile the sandbox runs on
 }
 
-// keep keeps the memory of a sandbox that stands still in dir.
-func (i *instance) keep(dir *os.File, sync bool) error {
-	if err := i.Save(dir, sync); err != nil {
+// finish completes a memory that Save has written to dir.
+func finish(complete func(bool) error, dir *os.File, durable bool) error {
+	if err := complete(durable); err != nil {
 		return err
 	}
 	step.Reached("save: memory kept")
@@ -123,7 +130,11 @@ func (s *shim) hibernate(idle bool) error {
 		if s.tree != nil {
 			writeBack(rootfs.TreeDir(s.boot))
 		}
-		if err := s.inst.keep(dir, true); err != nil || used() {
+		complete, err := s.inst.Save(dir)
+		if err == nil {
+			err = finish(complete, dir, true)
+		}
+		if err != nil || used() {
 			return false, err
 		}
 		s.mu.Lock()

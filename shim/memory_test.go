@@ -32,7 +32,9 @@ func stoodStill(t *testing.T, save func(dir *os.File) error) (*shim, *[]string) 
 		boot: &boot.Params{Run: t.TempDir()}, relay: newRelay(pair{fromGuest, toGuest}),
 		inst: &instance{Instance: &launch.Instance{
 			Pause: does("stop"), Resume: does("run on"), Kill: does("kill"),
-			Save: func(dir *os.File, _ bool) error { return save(dir) },
+			Save: func(dir *os.File) (func(bool) error, error) {
+				return func(bool) error { return does("complete")() }, save(dir)
+			},
 		}},
 	}
 	go func() { _ = s.relay.run() }()
@@ -92,7 +94,7 @@ func TestHibernate(t *testing.T) {
 			if err := s.hibernate(tt.idle); !errors.Is(err, tt.want) {
 				t.Errorf("got %v, want %v", err, tt.want)
 			}
-			if got := strings.Join(*did, ", "); got != tt.did {
+			if got := strings.ReplaceAll(strings.Join(*did, ", "), "complete, ", ""); got != tt.did {
 				t.Errorf("the shim does: %s; want %s", got, tt.did)
 			}
 			memory := filepath.Join(s.boot.Run, statedir.CowMemory)
@@ -103,5 +105,22 @@ func TestHibernate(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A sandbox whose memory is kept for a snapshot stands still while that is written, and not while
+// it is made durable.
+func TestSaveRunsOn(t *testing.T) {
+	s, did := stoodStill(t, func(*os.File) error { return nil })
+	dir, err := os.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dir.Close()
+	if err := s.save(dir, &boot.Request{Sync: true}); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(*did, ", "); got != "stop, run on, complete" {
+		t.Errorf("the shim does: %s; want: stop, run on, complete", got)
 	}
 }

@@ -122,8 +122,8 @@ func (Launcher) Launch(spec *launch.Spec) (*launch.Instance, error) {
 	}
 	inst.Pause = func() error { return pause(state, spec.Tag) }
 	inst.Resume = func() error { return control(state, spec.Tag, methodResume) }
-	inst.Save = func(dir *os.File, sync bool) error {
-		return save(state, spec.Tag, dir, sync, func() (*kept, error) { return keptNow(spec, as, nil) })
+	inst.Save = func(dir *os.File) (func(bool) error, error) {
+		return save(state, spec.Tag, dir, func() (*kept, error) { return keptNow(spec, as, nil) })
 	}
 	inst.Explain = explain
 	return inst, nil

@@ -166,20 +166,27 @@ func byTarget(mounts []specs.Mount) map[string][]string {
 // saveLimit is how long gVisor may take to write its memory: a slow disk writes 60 GB meanwhile.
 const saveLimit = 10 * time.Minute
 
-// save writes launch.MemoryFiles to a directory, if durable to the disk, the record last, which now
-// returns.
-func save(state, tag string, dir *os.File, durable bool, now func() (*kept, error)) (err error) {
+// save writes launch.MemoryFiles to a directory. complete writes the record, which now returns.
+func save(
+	state, tag string, dir *os.File, now func() (*kept, error),
+) (complete func(durable bool) error, err error) {
 	var files []*os.File
-	defer func() {
+	closed := func() (err error) {
 		for _, f := range files {
 			err = errors.Join(err, f.Close())
+		}
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(runtime.Errorf(runtime.ErrUnavailable, "keep the memory: %w", err), closed())
 		}
 	}()
 	for _, name := range launch.MemoryFiles {
 		const flags = unix.O_RDWR | unix.O_CREAT | unix.O_EXCL | unix.O_NOFOLLOW | unix.O_CLOEXEC
 		fd, err := unix.Openat(int(dir.Fd()), name, flags, 0o600)
 		if err != nil {
-			return runtime.Errorf(runtime.ErrUnavailable, "keep the memory: %s: %w", name, err)
+			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		files = append(files, os.NewFile(uintptr(fd), name))
 	}
@@ -195,30 +202,29 @@ func save(state, tag string, dir *os.File, durable bool, now func() (*kept, erro
 		k, err = now()
 		made <- err
 	}()
-	called := call(state, tag, methodSave, arg, saveLimit, files[1:]...)
-	if err := <-made; err != nil {
-		return runtime.Errorf(runtime.ErrUnavailable, "keep the memory: %w", err)
+	err = call(state, tag, methodSave, arg, saveLimit, files[1:]...)
+	if err != nil && strings.Contains(err.Error(), unix.ENOSPC.Error()) { // gVisor's kernel has no other word for it
+		err = fmt.Errorf("the disk of the state directory has no room for what the programs use: free some: %w", err)
 	}
-	if err := called; err != nil {
-		if strings.Contains(err.Error(), unix.ENOSPC.Error()) { // gVisor's kernel has no other word for it
-			err = fmt.Errorf("the disk of the state directory has no room for what the programs use: free some: %w", err)
+	if err = errors.Join(err, <-made); err != nil {
+		return nil, err
+	}
+	return func(durable bool) (err error) {
+		if durable {
+			k.Boot = ""
+			err = syncAll(files[1:]...)
 		}
-		return runtime.WithClass(runtime.ErrUnavailable, fmt.Errorf("keep the memory: %w", err))
-	}
-	if durable {
-		k.Boot = ""
-		err = syncAll(files[1:]...)
-	}
-	if err == nil {
-		err = json.NewEncoder(files[0]).Encode(k)
-	}
-	if err == nil && durable {
-		err = syncAll(files[0], dir)
-	}
-	if err != nil {
-		return runtime.Errorf(runtime.ErrUnavailable, "keep the memory: %w", err)
-	}
-	return nil
+		if err == nil {
+			err = json.NewEncoder(files[0]).Encode(k)
+		}
+		if err == nil && durable {
+			err = syncAll(files[0], dir)
+		}
+		if err = errors.Join(err, closed()); err != nil {
+			err = runtime.Errorf(runtime.ErrUnavailable, "keep the memory: %w", err)
+		}
+		return err
+	}, nil
 }
 
 // syncAll waits until files are on the disk: all at once, which a file system with a journal does in

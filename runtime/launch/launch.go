@@ -220,9 +220,10 @@ type Instance struct {
 	// Pause stops all processes, PID 1 among them, and returns when they stand still; after an error
 	// they run on. Resume has them run on. nil: the shim does it by the control group.
 	Pause, Resume func() error
-	// Save writes MemoryFiles of a paused sandbox to an empty directory, with sync to the disk; else
-	// they count until the machine restarts. nil: the backend keeps no memory.
-	Save func(dir *os.File, sync bool) error
+	// Save writes MemoryFiles of a paused sandbox to an empty directory. They count once complete,
+	// which is called once, has returned: durable ones are on the disk then, others count until the
+	// machine restarts. The sandbox may run on before. nil: the backend keeps no memory.
+	Save func(dir *os.File) (complete func(durable bool) error, err error)
 	// Explain returns what the error output says of why Spec.Memory was not restored; nil: nothing.
 	// It may be nil.
 	Explain func(stderr string) error
