@@ -26,6 +26,7 @@ var promises = []promise{
 	{"No way out by a socket of the host", "TestDaemonsOfTheHost SocketsInMounts"},
 	{"A network of names has no other way out", "TestAttacks TestDNS TestRefusedFlood TestFlood TestHeaderAllowsNothingElse TestHeaderIsNotEchoed " +
 		"TestUpgradeRefused TestLookupOncePerConnection TestBindings"},
+	{"The console obeys its own page only", "TestOwnersAreApart TestOtherPagesAreRefused TestNamesAreText TestOwnConnections TestVerify TestKilledWriters"},
 	{"What you name is not followed where sandboxes write", "TestResolve TestLook TestScripts"},
 	{"Single ports, in the direction that you asked for", "ExposedPort HostSocket TestResolve TestClientsCannotListen TestLiesAboutSockets " +
 		"TestUnendedConnectionsAreBounded TestConnectionsOfSingleBytes TestBindings"},
