@@ -1,6 +1,7 @@
 package guest_test
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"io"
@@ -124,4 +125,65 @@ func keptBy(t *testing.T, conn *client.Conn) (all []wire.KeptProcess) {
 		t.Fatal(err)
 	}
 	return all
+}
+
+// A host can say that a client has gone: a kept process goes on, whose channel ends, and another one
+// is killed.
+func TestDetach(t *testing.T) {
+	p, _ := launch(t)
+	w, r := wire.NewWriter(p), wire.NewReader(p)
+	frames := make(chan wire.Frame)
+	go func() {
+		defer close(frames)
+		for {
+			f, err := r.Next()
+			if err != nil {
+				return
+			}
+			frames <- f
+		}
+	}()
+	next := func(channel uint32, want wire.Type) (f wire.Frame) {
+		t.Helper()
+		for f = range frames {
+			if f.Type != wire.StdoutEOF && f.Type != wire.StderrEOF {
+				break
+			}
+		}
+		if f.Type != want || f.Channel != channel {
+			t.Fatalf("got a frame of type %d on channel %d, want %d on %d", f.Type, f.Channel, want, channel)
+		}
+		return f
+	}
+	ended := func(channel uint32, signal int) {
+		t.Helper()
+		var status wire.ExitStatus
+		f := next(channel, wire.Exit)
+		if err := wire.Decode(&f, &status); err != nil || status.Signal != signal {
+			t.Errorf("channel %d: got %+v, %v; want signal %d", channel, status, err, signal)
+		}
+	}
+	next(0, wire.Hello)
+	sleep := &wire.StartRequest{Args: []string{"sleep", "1000"}, Env: env, Keep: "x"}
+	ask := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ask(w.WriteStart(1, sleep))
+	f := next(1, wire.Started)
+	pid := binary.LittleEndian.Uint32(f.Payload())
+	ask(w.Send(wire.Detach, 1, nil))
+	ended(1, 0)
+	ask(w.WriteStart(2, &wire.StartRequest{Kept: &wire.KeptRequest{PID: pid}}))
+	next(2, wire.Started)
+	ask(w.Send(wire.Kill, 2, nil))
+	ended(2, 9)
+	sleep.Keep = ""
+	ask(w.WriteStart(3, sleep))
+	next(3, wire.Started)
+	ask(w.Send(wire.Detach, 3, nil))
+	ended(3, 9)
+	_ = p.Close()
 }
