@@ -104,17 +104,20 @@ func followAsks(ctx context.Context, h *host.Host, rt *local.Runtime, ref string
 	if err != nil {
 		return err
 	}
+	if !b.State.Runs() {
+		return runtime.Errorf(runtime.ErrConflict, "sandbox %s is %s: wolffia start %[1]s", b.ContainerName(), b.State)
+	}
 	if len(b.Ask) == 0 {
 		return runtime.Errorf(runtime.ErrInvalid, "sandbox %s asks nothing: create it with --ask", b.ContainerName())
 	}
 	if !prints {
 		t := asker.NewTerminal(h, rt, b.ID, false)
 		t.Typed = func(over <-chan struct{}) io.Reader { return h.Typist(over) }
-		return t.Run(ctx)
+		return untilItEnds(t.Run(ctx))
 	}
 	seen := map[string]bool{}
 	out := json.NewEncoder(h.Out)
-	return rt.Questions(ctx, b.ID, func(all []runtime.Question) error {
+	return untilItEnds(rt.Questions(ctx, b.ID, func(all []runtime.Question) error {
 		for _, q := range all {
 			if seen[q.ID] {
 				continue
@@ -125,15 +128,23 @@ func followAsks(ctx context.Context, h *host.Host, rt *local.Runtime, ref string
 			}
 		}
 		return nil
-	})
+	}))
+}
+
+// untilItEnds returns the error of Questions, nil if the sandbox has ended meanwhile.
+func untilItEnds(err error) error {
+	if errors.Is(err, runtime.ErrConflict) || errors.Is(err, runtime.ErrNotFound) {
+		return nil
+	}
+	return err
 }
 
 func answerCommand(h *host.Host) *cobra.Command {
 	var a runtime.Answer
 	cmd := &cobra.Command{
-		Use:   "answer SANDBOX QUESTION allow|refuse",
+		Use:   "answer SANDBOX QUESTION ANSWER",
 		Short: "Answer a question of a sandbox",
-		Long: `Answer a question of a sandbox that waits. --for sandbox adds a rule to the sandbox, or
+		Long: `Answer a question of a sandbox that waits: allow or refuse. --for sandbox adds a rule to the sandbox, or
 has the refused not asked for again; --for always writes the rule into a configuration
 file too: a host into your own, a path into the project's, which is trusted then.`,
 		Example: `  wolffia asks answer box q1 allow

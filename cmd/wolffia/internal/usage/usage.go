@@ -139,6 +139,8 @@ func OperandProblem(cmd *cobra.Command, args []string) string {
 	switch {
 	case len(args) < len(needed):
 		return "needs " + strings.Join(needed, " and ")
+	case len(args) <= len(all):
+		return "has other arguments"
 	case len(all) == 0:
 		return fmt.Sprintf("takes no arguments, and %q is one", args[0])
 	default:
