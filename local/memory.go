@@ -117,7 +117,11 @@ func notKept(rec *statedir.Record, err error) error {
 // hasMemory refuses a sandbox without processes.
 func hasMemory(rec *statedir.Record) error {
 	state, _, err := rec.State()
-	if err == nil && state != runtime.StateRunning && state != runtime.StatePaused {
+	switch {
+	case err != nil || state.Runs():
+	case state == runtime.StateHibernated:
+		err = runtime.Errorf(runtime.ErrConflict, "sandbox %s hibernates: wolffia start %[1]s first", rec.ID())
+	default:
 		err = runtime.Errorf(runtime.ErrConflict,
 			"sandbox %s does not run: it has no memory to keep; wolffia start %[1]s", rec.ID())
 	}
@@ -193,16 +197,20 @@ func (s *reviews) HasMemory(sandboxID string) bool {
 }
 
 // Hibernate keeps the memory of a sandbox that runs, and ends its processes: the next Start, or
-// use, restores it. If it fails the sandbox runs on, or has ended as its state says.
+// use, restores it. One that hibernates already is not an error. If it fails the sandbox runs on,
+// or has ended as its state says.
 func (s *reviews) Hibernate(ctx context.Context, sandboxID string) error {
 	rec, c, err := s.find(sandboxID)
 	if err == nil {
 		err = s.canHibernate(c)
 	}
-	if err == nil {
-		err = hasMemory(rec)
-	}
 	if err != nil {
+		return err
+	}
+	if state, _, _ := rec.State(); state == runtime.StateHibernated {
+		return nil
+	}
+	if err := hasMemory(rec); err != nil {
 		return err
 	}
 	s.starter.gits.BeforeStop(ctx, rec, c)

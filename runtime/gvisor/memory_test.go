@@ -258,6 +258,8 @@ func TestHibernate(t *testing.T) {
 		t.Errorf("the memory of one that runs: %v", err)
 	}
 	c.run("pause", "--hibernate", "box")
+	c.run("pause", "--hibernate", "box") // again is fine
+	c.fails("hibernates: wolffia start", "snapshot", "create", "--memory", "box", "one")
 	c.fails("there is no snapshot", "snapshot", "restore", "box", "nothing")
 	c.is("box", "echo $X", "5")
 	var pausing sync.WaitGroup
