@@ -134,12 +134,22 @@ func (s *settings) addRule(ctx context.Context, id string, q *runtime.Question, 
 		if err != nil {
 			return err
 		}
-		err = s.ReplacePermissions(ctx, id, c.Permissions, append(slices.Clone(c.Permissions), rule))
+		err = s.ReplacePermissions(ctx, id, c.Permissions, withRule(c.Permissions, rule))
 		if !errors.Is(err, ErrChanged) {
 			return err
 		}
 	}
 	return ErrChanged
+}
+
+// withRule returns rules with one more, which replaces those of the same priority and paths: of two
+// the stricter level would decide.
+func withRule(rules []perm.Rule, rule perm.Rule) []perm.Rule {
+	paths := func(pattern string) string { return strings.TrimSuffix(strings.TrimSuffix(pattern, "/**"), "/") }
+	return append(slices.DeleteFunc(slices.Clone(rules), func(old perm.Rule) bool {
+		plain := perm.Rule{Pattern: old.Pattern, Level: old.Level, Ask: old.Ask, Priority: rule.Priority, Source: old.Source}
+		return old == plain && paths(old.Pattern) == paths(rule.Pattern)
+	}), rule)
 }
 
 // answerSource returns the source of a rule that an answer has added. Package policy keeps it, as of

@@ -94,6 +94,9 @@ func (s *completer) complete(ctx context.Context, c *statedir.Config) (limits *l
 	if err := defaults.Filter(c, backend); err != nil {
 		return nil, nil, err
 	}
+	if err := checkAsk(c, backend); err != nil {
+		return nil, nil, err
+	}
 	if c.IdleAction == runtime.IdleHibernate {
 		if err := s.canHibernate(c); err != nil {
 			return nil, nil, err
@@ -127,6 +130,17 @@ func checkRoot(c *statedir.Config, backend *launch.Backend) error {
 		return runtime.Errorf(runtime.ErrUnsupported, "processes cannot be limited exactly with root inside of runtime %s, which counts those of each user: use runtime bwrap, or --limits best-effort", c.Runtime)
 	case c.OverHost():
 		return rootfs.CheckSystem()
+	}
+	return nil
+}
+
+// checkAsk refuses questions about files where the tree server does not see which process asks,
+// and for what.
+func checkAsk(c *statedir.Config, backend *launch.Backend) error {
+	for _, kind := range []string{runtime.AskWrite, runtime.AskReveal} {
+		if c.Asks(kind) && !backend.Can.Has(launch.HostProcesses) {
+			return runtime.Errorf(runtime.ErrUnsupported, "ask %s: processes of runtime %s cannot be seen while they wait for a file: leave it out, or use runtime bwrap", kind, c.Runtime)
+		}
 	}
 	return nil
 }

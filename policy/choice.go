@@ -109,7 +109,7 @@ func (c *Choice) fill(req *perm.Request) {
 // flags do in perm.Assemble.
 func addUnlessReplaced(req *perm.Request, old perm.Rule, more []perm.Rule) {
 	if !slices.ContainsFunc(more, func(r perm.Rule) bool {
-		r.Level = old.Level
+		r.Level, r.Ask = old.Level, old.Ask
 		return same(&r, &old)
 	}) {
 		req.File.Rules = append(req.File.Rules, old)

@@ -261,6 +261,8 @@ func checkAsk(c *SandboxConfig, bad problem) {
 			bad("ask %q: it must be network, write or reveal", kind)
 		case kind == AskNetwork && c.Network != NetworkFiltered:
 			bad("ask network: it needs a filtered network")
+		case kind != AskNetwork && c.Filter == FilterStatic:
+			bad("ask %s: filter %s cannot hold an access: use filter %s", kind, c.Filter, FilterFuse)
 		}
 	}
 	if c.AskLimit < 0 || c.AskLimit > MaxAskLimit {

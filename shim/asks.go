@@ -30,6 +30,7 @@ type asks struct {
 	open    []*asking            // oldest first
 	last    int                  // the number of the newest question
 	changes int64
+	still   bool          // files are not asked about: processes are to stand still
 	changed chan struct{} // closed and replaced with each change; nil: nobody waits for one
 	// who was refused how often, by kind and program, and what is not to be asked again, by kind
 	// and target
@@ -83,7 +84,7 @@ func (a *asks) askWho(ctx context.Context, q *runtime.Question, limit time.Durat
 func (a *asks) enter(q *runtime.Question, limit time.Duration) *asking {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.askers) == 0 || len(q.Targets) == 0 || a.never[[2]string{q.Kind, q.Targets[0]}] ||
+	if len(a.askers) == 0 || len(q.Targets) == 0 || a.still && ofFile(q) || a.never[[2]string{q.Kind, q.Targets[0]}] ||
 		a.tired(q) {
 		return nil
 	}
@@ -225,6 +226,30 @@ func noted[V any](m map[[2]string]V) map[[2]string]V {
 		return map[[2]string]V{}
 	}
 	return m
+}
+
+// ofFile reports whether q is about a file: its process cannot be frozen while it waits.
+func ofFile(q *runtime.Question) bool { return q.Kind != runtime.AskNetwork }
+
+// freeze ends the questions about files, and refuses later ones until thaw.
+func (a *asks) freeze() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.still = true
+	a.settle(ofFile, false)
+}
+
+func (a *asks) thaw() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.still = false
+}
+
+// waits reports whether a question waits.
+func (a *asks) waits() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.open) > 0
 }
 
 // fitting returns the oldest questions that fit into a reply. a.mu is held.

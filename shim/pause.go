@@ -123,7 +123,7 @@ func (s *shim) pause(idle bool) error {
 		return s.setPause(p.now.SinceMS, p.now.TotalMS, p.now.Idle && idle)
 	}
 	p.idle.Store(idle)
-	if busy, _ := s.relay.usage(); idle && busy {
+	if busy, _ := s.relay.usage(); idle && (busy || s.asks.waits()) {
 		p.idle.Store(false)
 		return nil
 	}
@@ -137,6 +137,7 @@ func (s *shim) pause(idle bool) error {
 	}
 	p.quiet = s.relay.quiesce(quietLimit)
 	step.Reached("pause: quiet")
+	s.asks.freeze()
 	if err = freeze(); err == nil {
 		step.Reached("pause: frozen")
 		if err = s.setPause(statedir.BootMS(), p.now.TotalMS, idle); err == nil {
@@ -149,6 +150,7 @@ func (s *shim) pause(idle bool) error {
 		}
 		_ = thaw()
 	}
+	s.asks.thaw()
 	p.idle.Store(false)
 	s.relay.resume()
 	return runtime.Errorf(runtime.ErrUnavailable, "pause the sandbox: %w", err)
@@ -169,6 +171,7 @@ func (s *shim) resume() error {
 	if err != nil {
 		return runtime.Errorf(runtime.ErrUnavailable, "resume the sandbox: %w", err)
 	}
+	s.asks.thaw()
 	step.Reached("resume: thawed")
 	if s.setPause(0, p.now.Paused().Milliseconds(), false) != nil {
 		_ = statedir.ForgetPauses(s.boot.Run) // the disk is full

@@ -3,8 +3,10 @@ package sandboxflags
 import (
 	"slices"
 
+	"wolffia/cmd/wolffia/internal/host"
 	"wolffia/network"
 	"wolffia/runtime"
+	"wolffia/runtime/launch"
 )
 
 // The flags of questions.
@@ -21,6 +23,9 @@ func (f *Sandbox) applyAsk(c *runtime.SandboxConfig) error {
 	all := slices.Contains(asked, askAll)
 	if all {
 		asked = runtime.AskKinds()
+		if c.Filter == runtime.FilterStatic || host.Lacks(f.Text("runtime"), launch.HostProcesses) {
+			asked = []string{runtime.AskNetwork}
+		}
 	}
 	if slices.Contains(asked, runtime.AskNetwork) && c.Network != runtime.NetworkFiltered {
 		switch {
