@@ -882,3 +882,37 @@ func TestClose(t *testing.T) {
 		t.Error("a closed gateway accepts a policy")
 	}
 }
+
+// What connections have carried is counted while they are open, and once after their end.
+func TestTraffic(t *testing.T) {
+	checkLeaks(t)
+	w := newWorld(t, allow("git.example:22"))
+	w.plain("git.example", 22, "93.184.216.34", func(c *net.TCPConn) {
+		_, _ = io.CopyN(io.Discard, c, 3000)
+		_, _ = c.Write(make([]byte, 5000))
+		_, _ = io.Copy(io.Discard, c)
+	})
+	for n := int64(1); n <= 2; n++ {
+		c := w.name("git.example", 22)
+		if _, err := c.Write(make([]byte, 3000)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(c, make([]byte, 5000)); err != nil {
+			t.Fatal(err)
+		}
+		carried := func() bool {
+			sent, received := w.g.Traffic()
+			return sent >= 3000*n && received >= 5000*n // the kernel counts what was acknowledged
+		}
+		wait.Until(t, "the traffic", carried)
+		_ = c.Close()
+		wait.Until(t, "the end", func() bool {
+			w.g.mu.Lock()
+			defer w.g.mu.Unlock()
+			return len(w.g.outbound) == 0
+		})
+		if sent, received := w.g.Traffic(); sent < 3000*n || sent > 3002*n || received < 5000*n || received > 5002*n { // begin and end count too
+			t.Errorf("after %d connections: %d sent, %d received", n, sent, received)
+		}
+	}
+}
