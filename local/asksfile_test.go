@@ -37,6 +37,7 @@ func askFiles(t *testing.T, cow bool) *fileAsker {
 		write(t, codebase, name, name+"\n")
 	}
 	s, err := rt.Create(t.Context(), &runtime.SandboxConfig{
+		Resources:    runtime.Resources{PIDs: 10000, BestEffort: true}, // for a pause
 		CodebasePath: codebase, CopyOnWrite: cow, Ask: []string{runtime.AskWrite, runtime.AskReveal}, AskLimit: wait.Limit,
 		Permissions: []perm.Rule{
 			{Pattern: "**", Level: perm.Write, Source: "test"},
