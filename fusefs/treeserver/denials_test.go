@@ -12,5 +12,7 @@ func TestRecordIsWhole(t *testing.T) {
 	resulttest.Whole(t, func(d *fusefs.Denial) (any, error) {
 		r := recordOf(d)
 		return &r, nil
-	}, map[string]string{"Rules": "they explain the record, and are not of it"})
+	}, map[string]string{
+		"Rules": "they explain the record, and are not of it", "Name": "Op says it",
+	})
 }
