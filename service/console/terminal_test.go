@@ -120,3 +120,22 @@ func TestJobsAndFiles(t *testing.T) {
 	post[m](w, keyAnn, at+"/jobs/signal", m{"session": j.Session, "job": j.ID, "signal": "KILL"})
 	refused(w, keyAnn, at+"/jobs/signal", m{"session": j.Session, "job": j.ID, "signal": "NONE"}, 400, "invalid")
 }
+
+// What runs is in the list of sandboxes, as text.
+func TestRunning(t *testing.T) {
+	w := newWorld(t)
+	id := box(w)
+	news := events(w, keyAnn)
+	news.until("hello", id)
+	post[m](w, keyAnn, "sandboxes/"+id+"/jobs", m{"command": "exec -a '<b>busy' sleep 600"})
+	news.until("sandbox", `\u003cb\u003ebusy 600`)
+	all := get[struct {
+		History map[string][]struct{ Memory *int64 }
+	}](w, keyAnn, "history?points=3").History
+	if got := all[id]; len(got) == 0 || len(got) > 3 || got[len(got)-1].Memory == nil || *got[len(got)-1].Memory == 0 {
+		t.Errorf("the history is %+v", got)
+	}
+	if others := get[m](w, keyBob, "history"); len(others["history"].(m)) != 0 {
+		t.Errorf("bob's history is %v", others)
+	}
+}

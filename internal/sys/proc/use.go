@@ -61,14 +61,7 @@ func (t *Descendants) Running(pid, most int) []string {
 	if init == 0 {
 		return nil
 	}
-	var all []Process
-	for _, p := range t.children[init] {
-		if below := t.children[p.PID]; interactive(p.PID) {
-			all = append(all, below...)
-		} else {
-			all = append(all, p)
-		}
-	}
+	all := t.busy(init, 3)
 	slices.SortFunc(all, func(a, b Process) int { return cmp.Compare(b.Start, a.Start) })
 	lines := []string{}
 	for _, p := range all[:min(len(all), maxLooked)] {
@@ -77,6 +70,20 @@ func (t *Descendants) Running(pid, most int) []string {
 		}
 	}
 	return lines
+}
+
+// busy returns the children of a process, and in place of a shell that reads commands, or a copy of
+// it, its children, so many levels deep.
+func (t *Descendants) busy(pid, levels int) (all []Process) {
+	for _, p := range t.children[pid] {
+		switch {
+		case !interactive(p.PID):
+			all = append(all, p)
+		case levels > 1:
+			all = append(all, t.busy(p.PID, levels-1)...)
+		}
+	}
+	return all
 }
 
 // init returns PID 1 of a PID namespace, at most so many levels below a process; 0: there is none.
