@@ -12,7 +12,7 @@ TOOL    := $(GO) tool -modfile=tools.mod
 export CGO_ENABLED ?= 0
 export GOTOOLCHAIN ?= local
 
-.PHONY: help build install uninstall dist runsc setup run check test soak lint bare arm64 fuzz bench cover clean
+.PHONY: help build install uninstall dist runsc kube setup run check test soak lint bare arm64 fuzz bench cover clean
 
 help: ## say what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -36,6 +36,9 @@ dist: ## make what is released, in dist/: tarballs, .deb, .rpm, packages for npm
 
 runsc: ## build the pinned gVisor for --runtime gvisor, into ~/.cache/wolffia
 	@scripts/runsc
+
+kube: ## build the pinned Kubernetes for the tests of --runtime kubernetes, into ~/.cache/wolffia
+	@scripts/kube
 
 setup: ## install what the host lacks to run sandboxes (bubblewrap), as root or with sudo
 	@scripts/setup run
