@@ -118,8 +118,8 @@ var Table = [...]Field{
 	// System and mounts.
 	{
 		Name: "runtime", Record: "runtime", On: sandbox | Serve | Build, Group: System, Names: Backends, API: true,
-		Values: []Value{{Name: "gvisor"}, {Name: "bwrap"}, {Name: "docker"}}, Bound: Bound{How: Ranked, Normal: "bwrap"},
-		Help: "what isolates: bwrap, gvisor or docker (default bwrap)",
+		Values: []Value{{Name: "gvisor"}, {Name: "bwrap"}, {Name: "docker"}, {Name: "kubernetes"}}, Bound: Bound{How: Ranked, Normal: "bwrap"},
+		Help: "what isolates: bwrap, gvisor, docker or kubernetes (default bwrap)",
 	},
 	{
 		Name: "platform", Record: "platform", On: sandbox | Serve, Group: System,
@@ -506,5 +506,6 @@ var Table = [...]Field{
 	{Record: "imageId"},
 	{Record: "bareImage", Kind: Truth},
 	{Record: "docker", Pool: Cold},
+	{Record: "kubernetes", Pool: Cold},
 	{Record: "boundToCaller", Kind: Truth, Pool: Claim},
 }

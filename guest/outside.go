@@ -22,6 +22,9 @@ const ConnectArg = "connect"
 // strangerLimit is how long a peer may take to answer PID 1's question.
 const strangerLimit = 10 * time.Second
 
+// startLimit is how long PID 1 may take until it listens.
+const startLimit = 30 * time.Second
+
 // strangers is how many peers from outside PID 1 asks at once.
 const strangers = 8
 
@@ -180,6 +183,10 @@ func Connect(name string, in io.Reader, out io.Writer) error {
 	}
 	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGTERM) // which PID 1 sends to all at a shutdown
 	socket, err := rawsock.DialUnix("@" + name)
+	for end := time.Now().Add(startLimit); errors.Is(err, unix.ECONNREFUSED) && time.Now().Before(end); {
+		time.Sleep(acceptPause) // PID 1 starts
+		socket, err = rawsock.DialUnix("@" + name)
+	}
 	if err != nil {
 		return fmt.Errorf("connect to PID 1: %w", err)
 	}

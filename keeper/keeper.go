@@ -23,12 +23,41 @@ import (
 	"wolffia/internal/host/rootfs"
 	"wolffia/internal/sys/rmtree"
 	"wolffia/internal/sys/step"
-	"wolffia/keeper/engine"
+	"wolffia/keeper/mark"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 )
 
-// Main is the main of the program with the given name, wolffia-oci:
+// An Engine runs PID 1 of a sandbox, or lists all sandboxes of a state directory.
+type Engine interface {
+	// Start starts PID 1. It returns the connection to it, which the caller closes, and a channel on
+	// which the end of PID 1 or the engine is sent, with its reason. It marks the sandbox before it
+	// creates anything (see [mark.Making]). After an error, or if ctx ends meanwhile, the caller must
+	// call End.
+	Start(ctx context.Context, spec *launch.Spec, step func(string)) (*os.File, <-chan error, error)
+	// End ends PID 1, and removes what the engine has of the sandbox, unless that is for the next
+	// start and forGood is not set; then it returns its id. making says that the engine may still be
+	// creating it, for a keeper that was killed.
+	End(ctx context.Context, forGood, making bool) (kept string, err error)
+	// Freeze has all processes stop, or run on.
+	Freeze(ctx context.Context, freeze bool) error
+	// Scan returns all sandboxes of the state directory that the engine has.
+	Scan(ctx context.Context) ([]boot.Found, error)
+	// Image finds the configured image, and has the engine get it. step reports progress.
+	Image(ctx context.Context, step func(string)) (*boot.ImageInfo, error)
+}
+
+// A Program is one that keeps sandboxes.
+type Program struct {
+	Name string
+	// Open returns the engine for a sandbox of the state directory; with an empty id, for all of
+	// them. It does not connect.
+	Open func(stateDir, id string, config *runtime.SandboxConfig) (Engine, error)
+	// Elsewhere says that the engine is on another machine: no directory is mounted for it.
+	Elsewhere bool
+}
+
+// Main is the main of a program, such as wolffia-oci:
 //
 //	PROGRAM keep TAG   is the keeper of a sandbox
 //	PROGRAM clean ID   removes what a keeper that was killed has left
@@ -36,8 +65,8 @@ import (
 //	PROGRAM scan DIR   lists the sandboxes of a state directory
 //
 // keep reports to the shim, the others on standard output.
-func Main(name string) error {
-	if err := boot.Init(name); err != nil {
+func Main(p *Program) error {
+	if err := boot.Init(p.Name); err != nil {
 		return err
 	}
 	b, err := boot.Read()
@@ -48,8 +77,8 @@ func Main(name string) error {
 		return errors.New("this is started by wolffia, not by hand")
 	}
 	unix.Umask(0o022) // as for the shim; private files are in a directory of mode 0700
-	e, err := engine.Open(b.StateDir, b.ID, &b.Config.SandboxConfig)
-	k := &keeper{boot: b, engine: e, made: b.Lost}
+	e, err := p.Open(b.StateDir, b.ID, &b.Config.SandboxConfig)
+	k := &keeper{boot: b, engine: e, elsewhere: p.Elsewhere, made: b.Lost}
 	if os.Args[1] == "keep" {
 		k.socket = os.NewFile(boot.FDKeeper, "shim")
 		if err == nil {
@@ -75,7 +104,7 @@ func Main(name string) error {
 		progress := func(name string) { boot.Report{Step: name}.Send(os.Stdout) }
 		within(boot.ImageLimit, func(ctx context.Context) (err error) { r.Image, err = e.Image(ctx, progress); return err })
 	default:
-		return fmt.Errorf("%s has no command %q", name, os.Args[1])
+		return fmt.Errorf("%s has no command %q", p.Name, os.Args[1])
 	}
 	r.Ready, r.Failure = err == nil, boot.Failed(err)
 	r.Send(os.Stdout)
@@ -85,9 +114,11 @@ func Main(name string) error {
 // A keeper monitors a sandbox in its engine.
 type keeper struct {
 	boot   *boot.Params
-	engine *engine.Engine
-	made   bool     // the engine may have the container, whatever the mark says
-	socket *os.File // to the shim
+	engine Engine
+	// elsewhere is Program.Elsewhere
+	elsewhere bool
+	made      bool     // the engine may have the container, whatever the mark says
+	socket    *os.File // to the shim
 }
 
 // keep starts the sandbox and returns when it has ended: by itself, because the shim
@@ -133,11 +164,14 @@ func (k *keeper) keep() (err error) {
 	if err != nil {
 		return err
 	}
-	if err := k.mount(control, progress); err != nil {
-		return err
-	}
-	if err := rootfs.Nest(k.boot, spec); err != nil {
-		return err
+	if !k.elsewhere {
+		err = k.mount(control, progress)
+		if err == nil {
+			err = rootfs.Nest(k.boot, spec)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	step.Reached("keeper: shown")
 	connection, gone, err := k.engine.Start(asked, spec, progress)
@@ -182,6 +216,10 @@ func (k *keeper) compose() (*launch.Spec, error) {
 	var files unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
 		return nil, runtime.WithClass(runtime.ErrUnavailable, err)
+	}
+	if k.elsewhere {
+		spec.Dir, spec.CreatedAt, spec.Scratch = b.KeeperDir, b.Config.CreatedAt, []string{b.Config.MountPointOrDefault()}
+		return spec, nil
 	}
 	spec.Dir, spec.CreatedAt, spec.OpenFiles = b.KeeperDir, b.Config.CreatedAt, launch.OpenFiles(files.Max)
 	if err := rootfs.ComposeRoot(b, spec); err != nil {
@@ -251,17 +289,17 @@ func (k *keeper) clean(ctx context.Context, forGood bool) error {
 	// A process that waits for a tree server which is stuck cannot be killed.
 	stuck := time.AfterFunc(boot.KillGrace, func() { _ = fusemount.Unmount(rootfs.TreeDir(k.boot), true) })
 	kept, err := "", error(nil)
-	if _, serr := os.Lstat(engine.MarkFile(k.boot.KeeperDir)); k.made || !errors.Is(serr, fs.ErrNotExist) {
-		kept, err = k.engine.End(ctx, forGood, engine.Making(k.boot.KeeperDir))
+	if _, serr := os.Lstat(mark.File(k.boot.KeeperDir)); k.made || !errors.Is(serr, fs.ErrNotExist) {
+		kept, err = k.engine.End(ctx, forGood, mark.Making(k.boot.KeeperDir))
 	}
 	step.Reached("keeper: ended")
 	stuck.Stop()
 	if err != nil {
-		return errors.Join(err, engine.SetAdrift(k.boot.KeeperDir), fusemount.Unmount(rootfs.TreeDir(k.boot), true))
+		return errors.Join(err, mark.SetAdrift(k.boot.KeeperDir), fusemount.Unmount(rootfs.TreeDir(k.boot), true))
 	}
 	// If another process has removed the container that keeps changes, the mark stays, so that each start
 	// says it.
-	return k.clear(forGood || kept == "" && !engine.Keeps(k.boot.KeeperDir))
+	return k.clear(forGood || kept == "" && !mark.Keeps(k.boot.KeeperDir))
 }
 
 // clear removes the files that the engine mounts; with all, also their directory and the
@@ -278,7 +316,7 @@ func (k *keeper) clear(all bool) error {
 		var files []os.DirEntry
 		files, err = os.ReadDir(dir)
 		for _, f := range files {
-			if path := filepath.Join(dir, f.Name()); path != engine.MarkFile(dir) {
+			if path := filepath.Join(dir, f.Name()); path != mark.File(dir) {
 				err = errors.Join(err, rmtree.RemovePath(dir, f.Name()))
 			}
 		}

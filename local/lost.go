@@ -105,8 +105,10 @@ func (s *engines) lostIn(ctx context.Context, e engineAt) ([]boot.Found, error) 
 // one without: usually it has never been used.
 func (s *engines) destroyLost(ctx context.Context, id string) (bool, error) {
 	for _, e := range s.engines(true) {
-		if _, err := os.Stat(strings.TrimPrefix(e.address, "unix://")); err != nil {
-			continue
+		if path, local := strings.CutPrefix(e.address, "unix://"); local {
+			if _, err := os.Stat(path); err != nil {
+				continue
+			}
 		}
 		lost, err := s.lostIn(ctx, e)
 		if err != nil || !slices.ContainsFunc(lost, func(f boot.Found) bool { return f.ID == id }) {

@@ -117,6 +117,8 @@ type SandboxConfig struct {
 	Resources Resources `json:"resources,omitzero"`
 	// Docker is configuration for the runtime docker only; nil is the default.
 	Docker *DockerConfig `json:"docker,omitempty"`
+	// Kubernetes is configuration for the runtime kubernetes only; nil is the default.
+	Kubernetes *KubernetesConfig `json:"kubernetes,omitempty"`
 	// BoundToCaller destroys the sandbox when the process that started it ends, in any way. With
 	// CopyOnWrite it only stops it, and a later Start binds it to no process.
 	BoundToCaller bool `json:"boundToCaller,omitempty"`
@@ -201,6 +203,21 @@ type DockerConfig struct {
 	Host string `json:"host,omitempty"`
 	// ReadOnlyRoot makes the image's file system read-only.
 	ReadOnlyRoot bool `json:"readOnlyRoot,omitempty"`
+}
+
+// A KubernetesConfig is configuration for the runtime kubernetes only.
+type KubernetesConfig struct {
+	// Config is the path of the file with the cluster's address and credentials (kubeconfig). Empty
+	// means KUBECONFIG at Create, else ~/.kube/config, else those of the pod that wolffia runs in.
+	Config string `json:"config,omitempty"`
+	// Context is one of the contexts of Config; empty means its current context at Create.
+	Context string `json:"context,omitempty"`
+	// Namespace is where the sandbox's objects are; empty means the context's.
+	Namespace string `json:"namespace,omitempty"`
+	// RuntimeClass is that of the pod, such as gvisor or kata; empty is the cluster's default.
+	RuntimeClass string `json:"runtimeClass,omitempty"`
+	// Guest is the image that has wolffia-guest, at /wolffia-guest.
+	Guest string `json:"guest,omitempty"`
 }
 
 // A GitConfig is git's configuration of the system level inside a sandbox, added to that of

@@ -13,6 +13,10 @@
 //
 //	guest connect NAME
 //
+// Before, an init container of the pod puts the program into the pod:
+//
+//	guest install PATH
+//
 // In a sandbox with root inside it also runs commands as
 // other users, for wolffia exec --user and, by the name sudo, for programs that call that:
 //
@@ -25,6 +29,8 @@
 package main
 
 import (
+	"encoding/base64"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -52,8 +58,8 @@ func main() {
 }
 
 // first runs PID 1: guest [--seccomp FILE] [--threads N] [--rlimits LIMITS] [--files N] [--root CAPABILITIES] [--mode
-// MODE:DIRECTORY]... [--codebase DIRECTORY --link NAME]... [--clients DESCRIPTOR] [--listen NAME --alone SECONDS]
-// DIRECTORY TAG.
+// MODE:DIRECTORY]... [--codebase DIRECTORY --link NAME]... [--clients DESCRIPTOR] [--filter BASE64]
+// [--pod NETWORK] [--listen NAME --alone SECONDS] DIRECTORY TAG.
 func first(args []string) error {
 	var filter []byte // nil: the backend has installed it
 	var threads int
@@ -88,6 +94,12 @@ func first(args []string) error {
 			if capabilities, err = strconv.ParseUint(args[1], 10, 64); err == nil {
 				err = guest.LimitRoot(capabilities)
 			}
+		case "--filter":
+			if filter, err = base64.StdEncoding.DecodeString(args[1]); err == nil && len(filter) == 0 {
+				err = errors.New("the filter is empty")
+			}
+		case "--pod":
+			err = guest.CheckPod(args[1] != "host")
 		case "--listen":
 			listen = args[1]
 		case "--alone":
@@ -127,6 +139,9 @@ func first(args []string) error {
 }
 
 func run(args []string) error {
+	if len(args) == 2 && args[0] == guest.InstallArg { // as PID 1 of a container of its own
+		return guest.Install(args[1])
+	}
 	if os.Getpid() == 1 {
 		return first(args)
 	}

@@ -17,6 +17,8 @@ import (
 
 	"wolffia/internal/host/programs"
 	"wolffia/keeper"
+	"wolffia/keeper/engine"
+	"wolffia/runtime"
 	"wolffia/runtime/docker"
 )
 
@@ -33,7 +35,10 @@ func main() {
 		owners()
 		return
 	}
-	if err := keeper.Main(docker.Program); err != nil {
+	err := keeper.Main(&keeper.Program{Name: docker.Program, Open: func(stateDir, id string, config *runtime.SandboxConfig) (keeper.Engine, error) {
+		return engine.Open(stateDir, id, config)
+	}})
+	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", docker.Program, err)
 		os.Exit(1)
 	}

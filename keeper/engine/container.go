@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/api/types/mount"
@@ -108,22 +107,12 @@ func configs(spec *launch.Spec, of place, image string, can abilities) (*contain
 	return c, h
 }
 
-// steering are the variables by which an image could steer Go's runtime and the loader in PID 1,
-// to which an engine gives those of the image that the container does not set.
-var steering = []string{"GODEBUG", "GOGC", "GOMAXPROCS", "GOMEMLIMIT", "GOTRACEBACK", "LD_AUDIT", "LD_LIBRARY_PATH", "LD_PRELOAD"}
-
-// env returns PID 1's environment. An empty variable is as none for Go's runtime.
+// env returns PID 1's environment.
 func env(spec *launch.Spec) []string {
-	all := spec.Env()
 	if spec.Config.Image == "" {
-		return all
+		return spec.Env()
 	}
-	for _, name := range steering {
-		if !slices.ContainsFunc(all, func(v string) bool { return strings.HasPrefix(v, name+"=") }) {
-			all = append(all, name+"=")
-		}
-	}
-	return all
+	return spec.EnvOverImage()
 }
 
 // tmpfs returns the options of a tmpfs.

@@ -25,6 +25,7 @@ import (
 	"wolffia/internal/host/boot"
 	"wolffia/internal/sys/cleanup"
 	"wolffia/internal/sys/proc"
+	"wolffia/keeper/mark"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 )
@@ -79,7 +80,7 @@ func Open(stateDir, id string, config *runtime.SandboxConfig) (*Engine, error) {
 // Start starts PID 1. It returns the connection to it, which the caller closes, and a
 // channel on which the end of PID 1 or the engine is sent, with its reason. Closing the
 // connection ends PID 1. Start marks the sandbox before it creates anything (see
-// [Making]). After an error, or if ctx ends meanwhile, the caller must call End.
+// [mark.Making]). After an error, or if ctx ends meanwhile, the caller must call End.
 func (e *Engine) Start(ctx context.Context, spec *launch.Spec, step func(string)) (_ *os.File, _ <-chan error, err error) {
 	step("ask the engine at " + e.config.Docker.Host)
 	info, err := e.info(ctx)
@@ -100,12 +101,12 @@ func (e *Engine) Start(ctx context.Context, spec *launch.Spec, step func(string)
 	} else if c != nil && !ours {
 		return nil, nil, runtime.Errorf(runtime.ErrConflict, "container %s in the engine at %s was not created from this state directory, and is left alone: rename or remove it", containerName(e.id), e.config.Docker.Host)
 	}
-	old, err := e.End(ctx, false, Making(spec.Dir))
+	old, err := e.End(ctx, false, mark.Making(spec.Dir))
 	if err != nil {
 		return nil, nil, err
 	}
 	if old == "" {
-		if Keeps(spec.Dir) {
+		if mark.Keeps(spec.Dir) {
 			return nil, nil, runtime.Errorf(runtime.ErrConflict, "container %s, which had what the sandbox has changed of its image, was removed from the engine at %s, as docker container prune does: the changes are lost; remove the sandbox (wolffia rm %s) and create it again", containerName(e.id), e.config.Docker.Host, e.id)
 		}
 		if old, err = e.create(ctx, spec, step); err != nil {
@@ -117,7 +118,7 @@ func (e *Engine) Start(ctx context.Context, spec *launch.Spec, step func(string)
 			return nil, nil, err
 		}
 	}
-	if isAdrift(spec.Dir) {
+	if mark.IsAdrift(spec.Dir) {
 		if err := e.flush(ctx, old); err != nil {
 			return nil, nil, err
 		}
@@ -157,7 +158,7 @@ func (e *Engine) create(ctx context.Context, spec *launch.Spec, step func(string
 		}
 	}
 	step("create the container")
-	if err := setMark(spec.Dir, making); err != nil {
+	if err := mark.Set(spec.Dir, mark.InMaking); err != nil {
 		return "", runtime.WithClass(runtime.ErrUnavailable, err)
 	}
 	can := abilities{recursive: versions.GreaterThanOrEqualTo(e.client.ClientVersion(), "1.44"), podman: e.podman.Load(), rootless: e.rootless}
@@ -169,7 +170,7 @@ func (e *Engine) create(ctx context.Context, spec *launch.Spec, step func(string
 	if errors.Is(err, context.DeadlineExceeded) { // the engine may still create it
 		return "", e.explain("create the container", err)
 	}
-	if err = errors.Join(e.explain("create the container", err), setMark(spec.Dir, "")); err != nil {
+	if err = errors.Join(e.explain("create the container", err), mark.Set(spec.Dir, "")); err != nil {
 		return "", err
 	}
 	// An engine leaves out a setting that it cannot apply, with a warning.
@@ -223,7 +224,7 @@ func (e *Engine) run(ctx context.Context, spec *launch.Spec, container string, s
 		}
 	}
 	if e.keepsChanges() {
-		if err := setMark(spec.Dir, container); err != nil {
+		if err := mark.Set(spec.Dir, container); err != nil {
 			return nil, nil, runtime.WithClass(runtime.ErrUnavailable, err)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"wolffia/runtime/bwrap"
 	"wolffia/runtime/docker"
 	"wolffia/runtime/gvisor"
+	"wolffia/runtime/kubernetes"
 	"wolffia/runtime/launch"
 )
 
@@ -13,5 +14,5 @@ func Names() []string { return launch.Names(All()) }
 
 // All returns the backends that sandboxes can be made with; the first is the default.
 func All() []launch.Backend {
-	return []launch.Backend{bwrap.Backend(), gvisor.Backend(), docker.Backend()}
+	return []launch.Backend{bwrap.Backend(), gvisor.Backend(), docker.Backend(), kubernetes.Backend()}
 }

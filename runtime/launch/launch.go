@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
 
 	"wolffia/runtime"
 )
@@ -201,6 +203,22 @@ func (s *Spec) Env() []string {
 		return []string{}
 	}
 	return []string{"GOMAXPROCS=" + strconv.Itoa(n)}
+}
+
+// steering are the variables by which an image could steer Go's runtime and the loader in PID 1,
+// to which an engine gives those of the image that the container does not set.
+var steering = []string{"GODEBUG", "GOGC", "GOMAXPROCS", "GOMEMLIMIT", "GOTRACEBACK", "LD_AUDIT", "LD_LIBRARY_PATH", "LD_PRELOAD"}
+
+// EnvOverImage is Env in an engine's container, which has the image's variables too. An empty
+// variable is as none for Go's runtime.
+func (s *Spec) EnvOverImage() []string {
+	all := s.Env()
+	for _, name := range steering {
+		if !slices.ContainsFunc(all, func(v string) bool { return strings.HasPrefix(v, name+"=") }) {
+			all = append(all, name+"=")
+		}
+	}
+	return all
 }
 
 // limited reports whether processes are limited, and PID 1 may count.

@@ -19,7 +19,7 @@ var (
 		"cmd/wolffia":                       6065,
 		"fusefs":                            10530,
 		"fusefs/cow":                        5650,
-		"guest":                             3300,
+		"guest":                             3400,
 		"service/e2b/envd":                  2010,
 		"internal/host/gateway":             2870,
 		"internal/git/gitsync":              4600,
@@ -31,7 +31,7 @@ var (
 		"mcp":                               3300,
 		"perm":                              3745,
 		"policy":                            2100,
-		"runtime":                           2430,
+		"runtime":                           2450,
 		"cmd/wolffia/internal/sandboxflags": 2050,
 		"service":                           4800,
 		"service/opensandbox":               3410,
@@ -51,9 +51,9 @@ const (
 	defaultFiles = 40
 	defaultLines = 2000
 	maxMethods   = 61     // methods of a type
-	maxProduct   = 164500 // lines of Go of the product
+	maxProduct   = 165500 // lines of Go of the product
 	maxColumns   = 120
-	maxWide      = 1704 // lines with more
+	maxWide      = 1720 // lines with more
 )
 
 // slack is how much smaller than its budget something may be, in percent.

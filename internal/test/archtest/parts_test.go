@@ -40,6 +40,9 @@ func documentOf(pkg string) string {
 	shared := []string{"internal/host/boot", "internal/host/rootfs", "internal/host/statedir"}
 	parts := []string{ // of a room
 		"local/pool",
+		"keeper/mark",
+		"shim/prefetch",
+		"fusefs/device",
 		"fusefs/backing",
 		"local/conns",
 		"local/kept",

@@ -32,6 +32,8 @@ var variables = []struct{ names, effect string }{
 	{"WOLFFIA_ROUNDS WOLFFIA_SEED", "`TestTwins`, `TestModel`: how many rounds, or exactly one"},
 	{"WOLFFIA_RACE", "how long `TestSwapsNeverEscape` runs; default 1s"},
 	{"WOLFFIA_TEST_DOCKER", "the socket of the engine to use, instead of one that the tests start"},
+	{"WOLFFIA_TEST_KUBE", "an image that the nodes of the cluster of KUBECONFIG have, as `scripts/kube run` sets it"},
+	{"KUBE_LOGS", "for `scripts/kube run`: a directory for the logs of the cluster"},
 	{"WOLFFIA_LOAD_SECONDS", "how long `TestLoad` uses each interface; default 60"},
 	{"WOLFFIA_BENCH_FLUSH", "`make bench` prints each row at once"},
 	{"CI", "a missing feature fails. Up to eight failed tests run again: one that then passes is `UNSTABLE`, a defect"},
@@ -39,7 +41,7 @@ var variables = []struct{ names, effect string }{
 
 // ownVariables are set by tests and scripts for their own processes, or are the product's.
 const ownVariables = "WOLFFIA_ADDRESS WOLFFIA_API_KEY WOLFFIA_ATTACK_MARKER WOLFFIA_BARE_RECIPE WOLFFIA_BARE_TESTS " +
-	"WOLFFIA_CRASHTEST_STEPS WOLFFIA_DEB WOLFFIA_FUSEFS_FOREIGN WOLFFIA_FUSEFS_WORKER WOLFFIA_HISTORY " +
+	"WOLFFIA_CRASHTEST_STEPS WOLFFIA_DEB WOLFFIA_FUSEFS_FOREIGN WOLFFIA_FUSEFS_WORKER WOLFFIA_HISTORY WOLFFIA_KUBERNETES " +
 	"WOLFFIA_MOCK WOLFFIA_MOUNTTEST_CHILD WOLFFIA_MOUNTTEST_MOUNTED WOLFFIA_PJDFSTEST WOLFFIA_SERVER " +
 	"WOLFFIA_STATE_DIR WOLFFIA_TEST_ALONE WOLFFIA_TEST_CRASH_BINARY WOLFFIA_TEST_CRASH_DIR WOLFFIA_TEST_CRASH_KIND " +
 	"WOLFFIA_TEST_CRASH_SEED WOLFFIA_TEST_CRASH_STATE WOLFFIA_TEST_DIAL WOLFFIA_TEST_GOCACHE " +

@@ -28,7 +28,7 @@ var maxWords = map[string]int{
 	"integrations/python/README.md":        225,
 	"docs/README.md":                       285,
 	"docs/attack-matrix.md":                generated,
-	"docs/backends.md":                     1117,
+	"docs/backends.md":                     1125,
 	"docs/cli.md":                          1735,
 	"docs/configuration.md":                844,
 	"docs/cow.md":                          914,
@@ -53,6 +53,7 @@ var maxWords = map[string]int{
 	"docs/decisions/README.md":             200,
 	"docs/e2b.md":                          842,
 	"docs/docker.md":                       475,
+	"docs/kubernetes.md":                   400,
 	"docs/faq.md":                          1093,
 	"docs/filesystem.md":                   782,
 	"docs/getting-started.md":              840,
@@ -97,7 +98,7 @@ var maxWords = map[string]int{
 }
 
 // maxDocuments is how many words all pages may have together.
-const maxDocuments = 49000
+const maxDocuments = 49300
 
 // written are the parts of a page that tests write: see packages doctable and transcript.
 var written = regexp.MustCompile("(?ms)^<!-- \\w+: [^\n]* -->\n.*?^<!-- end of \\w+ -->$|^```console\n.*?^```$")

@@ -24,9 +24,9 @@ type set struct {
 }
 
 var (
-	product = set{variable: "WOLFFIA_TEST_BIN", tags: "small", packages: []string{"wolffia/cmd/wolffia", "wolffia/cmd/wolffia-box", "wolffia/cmd/wolffia-net", "wolffia/cmd/wolffia-tree", "wolffia/cmd/wolffia-guest", "wolffia/cmd/wolffia-oci"}}
+	product = set{variable: "WOLFFIA_TEST_BIN", tags: "small", packages: []string{"wolffia/cmd/wolffia", "wolffia/cmd/wolffia-box", "wolffia/cmd/wolffia-net", "wolffia/cmd/wolffia-tree", "wolffia/cmd/wolffia-guest", "wolffia/cmd/wolffia-oci", "wolffia/cmd/wolffia-kube"}}
 	attack  = set{variable: "WOLFFIA_TEST_ATTACK_BIN", packages: []string{"wolffia/internal/test/attack/inside"}}
-	crash   = set{variable: "WOLFFIA_TEST_CRASH_BIN", tags: "crashtest", packages: []string{"wolffia/cmd/wolffia", "wolffia/cmd/wolffia-box", "wolffia/cmd/wolffia-net", "wolffia/cmd/wolffia-tree", "wolffia/cmd/wolffia-guest", "wolffia/cmd/wolffia-oci", "wolffia/internal/test/crashtest/service"}}
+	crash   = set{variable: "WOLFFIA_TEST_CRASH_BIN", tags: "crashtest", packages: []string{"wolffia/cmd/wolffia", "wolffia/cmd/wolffia-box", "wolffia/cmd/wolffia-net", "wolffia/cmd/wolffia-tree", "wolffia/cmd/wolffia-guest", "wolffia/cmd/wolffia-oci", "wolffia/cmd/wolffia-kube", "wolffia/internal/test/crashtest/service"}}
 )
 
 // Dir returns a directory with wolffia and the programs that it starts that everybody can

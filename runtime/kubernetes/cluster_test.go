@@ -1,0 +1,296 @@
+package kubernetes_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"wolffia/internal/host/statedir"
+	"wolffia/internal/sys/rmtree"
+	"wolffia/internal/test/shimtest"
+	"wolffia/internal/test/testbin"
+	"wolffia/internal/test/testenv"
+	"wolffia/internal/test/wait"
+	"wolffia/runtime"
+	"wolffia/runtime/kubernetes"
+	"wolffia/service"
+	"wolffia/service/registry"
+)
+
+// These tests need a cluster:
+//
+//	sudo scripts/kube run go test ./runtime/kubernetes
+
+func TestMain(m *testing.M) { shimtest.Main(m.Run) }
+
+var backend = shimtest.Of(kubernetes.Backend())
+
+var ann = registry.Owner{OrganizationID: "acme", ProjectID: "web", UserID: "ann@example.com"}
+
+// need skips the test without a cluster, and returns an image that its nodes have.
+func need(t testing.TB) (image string) {
+	t.Helper()
+	testenv.Root(t)
+	if image = os.Getenv("WOLFFIA_TEST_KUBE"); image == "" {
+		t.Skip("there is no cluster: make kube build, then scripts/kube run go test ./runtime/kubernetes, as root")
+	}
+	return image
+}
+
+// fresh is a runtime over an empty state directory. In the end that must be empty, as must be the
+// cluster.
+func fresh(t testing.TB) *shimtest.Runtime {
+	t.Helper()
+	rt := backend.Fresh(t)
+	t.Cleanup(func() {
+		lost, err := rt.Lost(context.Background())
+		if err != nil || len(lost) > 0 {
+			t.Errorf("left in the cluster: %v, %v", lost, err)
+		}
+	})
+	return rt
+}
+
+// start starts a sandbox of ann's.
+func start(t testing.TB, rt *shimtest.Runtime, c *runtime.SandboxConfig) string {
+	t.Helper()
+	c.Image = need(t)
+	service.SetOwner(c, ann, false)
+	s, err := rt.Create(t.Context(), c)
+	if err == nil {
+		err = rt.Start(t.Context(), s.ID)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.ID
+}
+
+func destroy(t testing.TB, rt *shimtest.Runtime, id string) {
+	t.Helper()
+	if err := rt.Destroy(t.Context(), id); err != nil {
+		t.Error(err)
+	}
+}
+
+// sh runs a command that must succeed.
+func sh(t testing.TB, rt *shimtest.Runtime, id, script string) string {
+	t.Helper()
+	r, err := rt.Exec(t.Context(), id, &runtime.ExecRequest{Command: []string{"sh", "-c", script}})
+	if err != nil || r.ExitCode != 0 {
+		t.Fatalf("%s: %+v, %v", script, r, err)
+	}
+	return string(r.Stdout)
+}
+
+func dies(t testing.TB, rt *shimtest.Runtime, id string) {
+	t.Helper()
+	wait.Equal(t, "the state of "+id, runtime.StateDead, func() runtime.State {
+		s, err := rt.Get(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.State
+	})
+}
+
+// Commands run in a pod, which has no right and no secret of the cluster. A stop ends the pod, and a
+// start brings another.
+func TestPod(t *testing.T) {
+	need(t)
+	rt := fresh(t)
+	id := start(t, rt, &runtime.SandboxConfig{Name: "box"})
+	r, err := rt.Exec(t.Context(), id, &runtime.ExecRequest{Command: []string{"sh", "-c", "cat; echo err >&2; exit 5"}, Stdin: strings.NewReader("in")})
+	if err != nil || r.ExitCode != 5 || string(r.Stdout) != "in" || string(r.Stderr) != "err\n" {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if got := sh(t, rt, id, "grep -E 'Cap(Eff|Bnd)|NoNewPrivs|Seccomp:' /proc/self/status | tr -d '\\t\\n'; id -u | grep -vx 0 >/dev/null && ls /var/run/secrets 2>/dev/null; env | grep KUBERNETES; true"); got != "CapEff:0000000000000000CapBnd:0000000000000000NoNewPrivs:1Seccomp:2" {
+		t.Errorf("the pod has %q", got)
+	}
+	if err := rt.Stop(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	if err := rt.Start(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	sh(t, rt, id, "echo again")
+	var out countWriter
+	p, err := rt.StartProcess(t.Context(), id, &runtime.Command{Command: []string{"sh", "-c", "head -c 10000000 /dev/zero"}})
+	if err == nil {
+		_, err = io.Copy(&out, p.Stdout())
+	}
+	if err != nil || out != 10000000 {
+		t.Errorf("%d bytes of output, %v", out, err)
+	}
+	destroy(t, rt, id)
+}
+
+type countWriter int
+
+func (w *countWriter) Write(b []byte) (int, error) {
+	*w += countWriter(len(b))
+	return len(b), nil
+}
+
+// A session outlives its client.
+func TestSession(t *testing.T) {
+	need(t)
+	rt := fresh(t)
+	id := start(t, rt, &runtime.SandboxConfig{})
+	in := func(rt *shimtest.Runtime, line string) string {
+		r, err := rt.Exec(t.Context(), id, &runtime.ExecRequest{Command: []string{line}, Session: "s"})
+		if err != nil || r.ExitCode != 0 {
+			t.Fatalf("%s: %+v, %v", line, r, err)
+		}
+		return string(r.Stdout)
+	}
+	if _, err := rt.CreateSession(t.Context(), id, &runtime.SessionConfig{Name: "s"}); err != nil {
+		t.Fatal(err)
+	}
+	in(rt, "X=kept; cd /tmp")
+	again := backend.Reopen(t, rt)
+	if got := in(again, "echo $X $PWD"); got != "kept /tmp\n" {
+		t.Errorf("the session has %q", got)
+	}
+	destroy(t, again, id)
+}
+
+// A killed client leaves nothing: what was bound to it is gone from the cluster, too.
+func TestKilledClient(t *testing.T) {
+	image := need(t)
+	rt := fresh(t)
+	cmd := exec.Command(filepath.Join(testbin.Dir(t), "wolffia"), "--state-dir", rt.State, "run", "--runtime", kubernetes.Name, "--image", image, "--no-codebase", "--", "sh", "-c", "echo up; sleep 1000")
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 3)
+	if _, err := io.ReadFull(out, b); err != nil || string(b) != "up\n" {
+		t.Fatalf("%q, %v", b, err)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	wait.Until(t, "the sandbox is gone", func() bool {
+		all, err := rt.List(t.Context())
+		return err == nil && len(all) == 0
+	})
+}
+
+// The owner of a sandbox is known after a kill of its client: from the record, and if that was
+// deleted from the cluster alone. So it can be removed.
+func TestOwner(t *testing.T) {
+	need(t)
+	rt := fresh(t)
+	other := fresh(t)
+	id := start(t, rt, &runtime.SandboxConfig{Name: "named"})
+	again := backend.Reopen(t, rt)
+	if s, err := again.Get(t.Context(), id); err != nil || s.State != runtime.StateRunning {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if lost, err := service.Lost(t.Context(), again); err != nil || len(lost) > 0 {
+		t.Errorf("lost before its time: %+v, %v", lost, err)
+	}
+	shimtest.Kill(t, rt.State, id)
+	if err := rmtree.RemovePath(filepath.Join(rt.State, "sandboxes"), id); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := again.Get(t.Context(), id); !errors.Is(err, runtime.ErrNotFound) {
+		t.Fatalf("it is not forgotten: %v", err)
+	}
+	lost, err := service.Lost(t.Context(), again)
+	if err != nil || len(lost) != 1 || lost[0].Owner != ann || lost[0].SandboxID != id {
+		t.Errorf("lost: %+v, %v", lost, err)
+	}
+	if lost, err := service.Lost(t.Context(), other); err != nil || len(lost) > 0 {
+		t.Errorf("another state directory's: %+v, %v", lost, err)
+	}
+	destroy(t, again, id)
+}
+
+// When one of its processes on the host is killed the sandbox is dead, and can be started again.
+func TestKilled(t *testing.T) {
+	need(t)
+	rt := fresh(t)
+	id := start(t, rt, &runtime.SandboxConfig{})
+	dir, err := statedir.Open(rt.State)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, kill := range map[string]func() error{
+		"keeper": func() error { return dir.Record(id).Processes().KillKeeper(wait.Limit) },
+		"shim":   func() error { return syscall.Kill(dir.Record(id).Processes().Shim().PID, syscall.SIGKILL) },
+	} {
+		if err := kill(); err != nil {
+			t.Fatalf("kill the %s: %v", what, err)
+		}
+		dies(t, rt, id)
+		if err := rt.Start(t.Context(), id); err != nil {
+			t.Fatalf("start after the %s was killed: %v", what, err)
+		}
+		sh(t, rt, id, "echo again")
+	}
+	destroy(t, rt, id)
+}
+
+// PID 1 does not start where its node can be reached.
+func TestOpenNetwork(t *testing.T) {
+	image := need(t)
+	plugins := filepath.Join(filepath.Dir(os.Getenv("KUBECONFIG")), "cni")
+	if _, err := os.Stat(plugins); err != nil {
+		t.Skip("the cluster is not one of scripts/kube")
+	}
+	rt := fresh(t)
+	s, err := rt.Create(t.Context(), &runtime.SandboxConfig{Image: image})
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := filepath.Join(plugins, "00-open.conflist") // the first name counts
+	defer os.Remove(open)
+	if err := os.WriteFile(open, []byte(`{"cniVersion":"0.4.0","name":"open","plugins":[{"type":"ptp",
+		"ipam":{"type":"host-local","dataDir":"/run/ipam","subnet":"10.89.0.0/16","routes":[{"dst":"0.0.0.0/0"}]}}]}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	wait.Until(t, "containerd has read it", func() bool {
+		err = rt.Start(t.Context(), s.ID)
+		if err == nil {
+			err = rt.Stop(t.Context(), s.ID)
+			return err != nil
+		}
+		return true
+	})
+	if err == nil || !strings.Contains(err.Error(), "the pod reaches 10.200.0.1:10250: its network is open") {
+		t.Errorf("Start: %v", err)
+	}
+	destroy(t, rt, s.ID)
+}
+
+// What a cluster does not do is said in its words.
+func TestFails(t *testing.T) {
+	image := need(t)
+	rt := fresh(t)
+	for want, c := range map[string]*runtime.SandboxConfig{
+		"docker.io/wolffia/none:1": {Image: "docker.io/wolffia/none:1"},
+		`namespace "nosuch"`:       {Image: image, Kubernetes: &runtime.KubernetesConfig{Config: os.Getenv("KUBECONFIG"), Namespace: "nosuch", Guest: "g:1"}},
+		`RuntimeClass "nosuch"`:    {Image: image, Kubernetes: &runtime.KubernetesConfig{Config: os.Getenv("KUBECONFIG"), RuntimeClass: "nosuch", Guest: "g:1"}},
+	} {
+		s, err := rt.Create(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := rt.Start(t.Context(), s.ID); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+		destroy(t, rt, s.ID)
+	}
+}
