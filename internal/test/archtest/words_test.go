@@ -16,7 +16,7 @@ const generated = -1
 // transcripts that are written by tests. A page without a row fails the test: lower the row when the page gets shorter.
 var maxWords = map[string]int{
 	"ARCHITECTURE.md":                      1479,
-	"CONTRIBUTING.md":                      1565,
+	"CONTRIBUTING.md":                      1585,
 	"README.md":                            977,
 	"SCOPE.md":                             451,
 	"SECURITY.md":                          3900,
