@@ -76,7 +76,8 @@ function row(s: Sandbox) {
     setText(ends, s.expiresAt ? "ends in " + span(s.expiresAt - Date.now()) : "");
     const d = (s.denied ?? 0) + (s.refused ?? 0);
     refused.show(d, d.toLocaleString("en") + " refused", to("s", s.id, "denied"));
-    changed.show(s.changes ?? 0, (s.changes ?? 0).toLocaleString("en") + " changed", to("s", s.id, "changes"));
+    const n = s.changes ?? 0;
+    changed.show(s.cow && s.changes === null ? 1 : n, s.changes === null ? "changes" : n.toLocaleString("en") + " changed", to("s", s.id, "changes"));
   };
   const samples = (s: Sandbox) => {
     const now = s.now, list = state.history.get(s.id) ?? [], limits = s.limits;
