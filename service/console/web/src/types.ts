@@ -247,8 +247,10 @@ export interface Evidence {
   denied?: number;
   refused?: number;
   notes?: string[] | null;
-  answer?: Record<string, unknown>;
-  changes?: Record<string, unknown>;
+  question?: Question;
+  answer?: { allow?: boolean; scope?: string; target?: string; by?: string };
+  changes?: number;
+  paths?: string[] | null;
   who: string;
   hash: string;
 }

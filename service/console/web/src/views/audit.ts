@@ -17,12 +17,14 @@ function line(e: Evidence): HTMLElement {
   if (e.durationMs) result.push(span(e.durationMs));
   if (e.denied) result.push(h("span", { class: "bad" }, e.denied + " denied"));
   if (e.refused) result.push(h("span", { class: "bad" }, e.refused + " refused"));
-  const extra = (o: Record<string, unknown> | undefined) => o && mono(Object.entries(o).map(([k, v]) => k + " " + (typeof v === "object" ? JSON.stringify(v) : String(v))).join(", "));
+  const q = e.question, a = e.answer;
   return h("tr", null,
     h("td", { class: "nowrap", "data-label": "Time" }, h("time", { datetime: new Date(e.time).toISOString() }, moment(e.time))),
     h("td", { "data-label": "Kind" }, h("span", { class: "kind " + (/^[a-z]+$/.test(e.kind) ? e.kind : "") }, clean(e.kind, 20))),
     h("td", { "data-label": "Sandbox" }, bdi(nameOf(e.sandbox)), e.who && h("span", { class: "sub" }, "by ", bdi(e.who))),
-    h("td", { class: "wide", "data-label": "What" }, e.command?.length ? mono(quoted(e.command)) : "", extra(e.answer), extra(e.changes),
+    h("td", { class: "wide", "data-label": "What" }, e.command?.length ? mono(quoted(e.command)) : "",
+      a && [h("span", { class: a.allow ? "good" : "bad" }, a.allow ? "yes" : "no", a.scope && a.scope !== "once" ? ", " + clean(a.scope, 20) : ""), " to ", mono(q?.program || "a program"), " for ", mono(a.target || q?.host || q?.path || "")],
+      e.changes ? [count(e.changes, "change"), ": ", mono((e.paths ?? []).slice(0, 8).join(", ")), (e.paths?.length ?? 0) > 8 ? "…" : ""] : "",
       (e.notes ?? []).map((n) => h("span", { class: "sub" }, bdi(n))), h("span", { class: "sub" }, bdi(e.dir || e.codebase || ""))),
     h("td", { "data-label": "Result" }, result.map((r, i) => [i ? " · " : "", r])),
     h("td", { class: "dim", "data-label": "Hash" }, h("span", { class: "mono", title: clean(e.hash, 100) }, clean(e.hash, 200).slice(0, 8))));
