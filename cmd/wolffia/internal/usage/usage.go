@@ -78,7 +78,7 @@ func Explain(root *cobra.Command, c *console.Console, misread func(), empty ...s
 				if cmd.ArgsLenAtDash() == 0 && !cmd.HasParent() {
 					return commandAlone(cmd, args)
 				}
-				if cmd.HasSubCommands() {
+				if cmd.HasSubCommands() && len(args) > 0 {
 					return unknownCommand(cmd, args[0])
 				}
 				return Errorf(cmd, "%s", OperandProblem(cmd, args))
