@@ -121,3 +121,47 @@ func TestQuestion(t *testing.T) {
 	one.quiet()
 	two.quiet()
 }
+
+// A question about a file is answered on a page; what reveals a secret takes its name typed.
+func TestFileQuestion(t *testing.T) {
+	w := newWorld(t, map[string]string{"docs/a.md": "a\n", "docs/b.md": "b\n", "docs/c.md": "c\n", "keys/token": "s3cret\n"})
+	id := w.wolffia("create", "--name", "box", "--ask", "write,reveal", "--rule", "docs/**=read", "--reveal", "/keys/=ask")
+	w.serve()
+	p := Start(t).Open(View{}, w.address)
+	p.Shows(".linkstate", "live")
+
+	wait := w.asked(p, id, "echo once >docs/a.md")
+	p.Shows(".question", "docs/a.md")
+	p.Click(".question button", "Once")
+	if _, ok := wait(); !ok {
+		t.Error("what was allowed has failed")
+	}
+	w.host("docs/a.md", "once\n")
+	p.Until("document.querySelector('.questions').hidden")
+
+	wait = w.asked(p, id, "echo wide >docs/b.md")
+	p.Click(".question label", "/docs/**")
+	p.Shows(".preview", "the directory and all below it")
+	p.Until("document.querySelector('.question .group button').disabled")
+	p.Click(".question button", "This sandbox")
+	if _, ok := wait(); !ok {
+		t.Error("what was allowed has failed")
+	}
+	if _, ok := w.asks(id, "echo wide >docs/c.md")(); !ok {
+		t.Error("the directory was allowed, and a file of it is not")
+	}
+	p.Until("document.querySelector('.questions').hidden")
+
+	wait = w.asked(p, id, "cat keys/token")
+	p.Shows(".question .warning", "reveals a secret")
+	p.Until("!document.querySelector('.question .group + .group button').disabled")
+	p.Until("document.querySelector('.question .group button').disabled")
+	p.Fill(".question .typed input", "keys/toke")
+	p.Until("document.querySelector('.question .group button').disabled")
+	p.Type("n")
+	p.Click(".question button", "Once")
+	if out, ok := wait(); !ok || out != "s3cret\n" {
+		t.Errorf("what was allowed prints %q", out)
+	}
+	p.quiet()
+}

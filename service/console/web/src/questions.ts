@@ -18,7 +18,7 @@ const what = (q: Question) => q.host ?? q.path ?? "";
 /** wideness says how much a target allows. */
 function wideness(q: Question, target: string, i: number): string {
   if (q.kind === "network") return i === 0 ? "this host and port" : target.startsWith("*.") ? "all hosts below the domain, this port" : "the host, all ports";
-  return target.endsWith("/**") ? "the directory and all below it" : i > 0 ? "all that match" : "only this path";
+  return /\/(\*\*)?$/.test(target) ? "the directory and all below it" : i > 0 ? "all that match" : "only this path";
 }
 
 /** card returns what asks one question. */

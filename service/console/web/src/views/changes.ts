@@ -152,9 +152,11 @@ function fileChanges(main: HTMLElement, box: Box) {
     const again = all.find((c) => c.path === path) ?? (all.length && window.innerWidth > 700 ? all.find((c) => c.type === "file") : undefined);
     if (again) await show(again);
   });
+  let turn = 0; // of what is shown: an answer that comes late shows nothing
   const show = (c: Change) => attempt(async () => {
+    const mine = ++turn;
     const diff = await get<Diff>(of(box.id, "/diff" + query(c.path64 ? { path64: c.path64 } : { path: c.path })));
-    if (closed) return;
+    if (closed || mine !== turn) return;
     shown = { change: c, diff, hunks: new Set() };
     for (const e of tree.querySelectorAll<HTMLElement>("[data-path]")) e.toggleAttribute("data-shown", e.dataset["path"] === c.path);
     const modes = c.oldMode !== undefined && c.newMode !== undefined && c.oldMode !== c.newMode;
