@@ -300,8 +300,7 @@ func holds(w *servetest.World, name, want string) {
 // A question comes to the page of a key that may use the sandbox, and the answer of a key that may
 // give one lets the program go on.
 func TestQuestions(t *testing.T) {
-	var w *servetest.World
-	w = servetest.New(t, keys, func(o *service.Options) {
+	w := servetest.New(t, keys, func(o *service.Options) {
 		o.Configure = func(context.Context, *service.Params) (*runtime.SandboxConfig, error) {
 			return &runtime.SandboxConfig{Network: runtime.NetworkFiltered, Ask: []string{runtime.AskNetwork}}, nil
 		}

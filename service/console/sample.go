@@ -10,8 +10,6 @@ import (
 const (
 	sampleEach = 5 * time.Second
 	maxSamples = 360 // of a sandbox
-	// diskEach is how many samples of a sandbox have the disk of one count, which takes longer.
-	diskEach = 12
 )
 
 // A sample is what a sandbox used at one moment. nil: it is not known.
@@ -30,7 +28,6 @@ type history struct {
 	at      time.Time     // of usage
 	usage   runtime.Usage // of the last sample
 	disk    *int64
-	counted int // samples since the disk was counted
 }
 
 // add adds a sample of the usage at a time.
