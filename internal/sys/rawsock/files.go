@@ -19,8 +19,11 @@ func ListenPackets(path string) (*os.File, error) {
 
 // DialPackets connects to a socket of ListenPackets. The connection does not block. The caller
 // closes it.
-func DialPackets(path string) (*os.File, error) {
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|flags, 0)
+func DialPackets(path string) (*os.File, error) { return dial(unix.SOCK_SEQPACKET, path, "packets") }
+
+// dial connects to a unix socket of a type; name is that of the file.
+func dial(kind int, path, name string) (*os.File, error) {
+	fd, err := unix.Socket(unix.AF_UNIX, kind|flags, 0)
 	if err != nil {
 		return nil, os.NewSyscallError("socket", err)
 	}
@@ -28,7 +31,7 @@ func DialPackets(path string) (*os.File, error) {
 		_ = unix.Close(fd)
 		return nil, os.NewSyscallError("connect", err)
 	}
-	return os.NewFile(uintptr(fd), "packets"), nil
+	return os.NewFile(uintptr(fd), name), nil
 }
 
 // RemoveDead removes a unix socket at which no program listens, and reports whether it did.

@@ -11,17 +11,7 @@ import (
 // namespace; 0 is one outside.
 
 // DialUnix connects to a socket of ListenUnix. The connection does not block. The caller closes it.
-func DialUnix(path string) (*os.File, error) {
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|flags, 0)
-	if err != nil {
-		return nil, os.NewSyscallError("socket", err)
-	}
-	if err := unix.Connect(fd, &unix.SockaddrUnix{Name: path}); err != nil {
-		_ = unix.Close(fd)
-		return nil, os.NewSyscallError("connect", err)
-	}
-	return os.NewFile(uintptr(fd), "socket"), nil
-}
+func DialUnix(path string) (*os.File, error) { return dial(unix.SOCK_STREAM, path, "socket") }
 
 // PeerOf returns which process has connected a socket, or listened for it.
 func PeerOf(socket *os.File) (c *unix.Ucred, err error) {
