@@ -2,8 +2,10 @@ package stream
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // An Input is what a client has typed and a terminal has not taken: a program inside may read
@@ -25,6 +27,40 @@ func NewInput(most int) *Input {
 
 // Waits counts the beginnings and ends of waits for room, so that it is odd during one.
 func (t *Input) Waits() int64 { return t.waits.Load() }
+
+// Answers reports whether a client answers a ping within a limit. While a program inside leaves what
+// was typed, nothing is read of the client, so that it counts as one that does as long as its
+// connection takes pings.
+func (t *Input) Answers(ctx context.Context, ping func(context.Context) error, limit time.Duration) bool {
+	waits := t.Waits()
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	err := ping(ctx)
+	unread := waits%2 == 1 || t.Waits() != waits
+	return err == nil || unread && errors.Is(err, context.DeadlineExceeded)
+}
+
+// How often a client is pinged, and how long it has for the answer.
+const (
+	pingEach  = 30 * time.Second
+	pongLimit = 30 * time.Second
+)
+
+// Watch pings a client now and then until one ping is not answered, as Answers says, or ctx ends.
+func (t *Input) Watch(ctx context.Context, ping func(context.Context) error) {
+	ticker := time.NewTicker(pingEach)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+		if !t.Answers(ctx, ping, pongLimit) {
+			return
+		}
+	}
+}
 
 // Put appends text, and waits for room unless there is none yet, or it fits. It is called by one
 // goroutine.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"strconv"
-	"time"
 
 	"github.com/coder/websocket"
 
@@ -20,8 +19,6 @@ const (
 	defaultTail = 64 << 10 // bytes of earlier output that are shown
 	maxTail     = 1 << 20
 	chunk       = 32 << 10
-	pingEach    = 30 * time.Second
-	pongLimit   = 30 * time.Second
 
 	closeFailed websocket.StatusCode = 4000
 )
@@ -139,7 +136,7 @@ func (v *viewer) serve(ctx context.Context, cancel context.CancelFunc) {
 	go v.input(ctx) // ends with ctx
 	go func() {     // ends with ctx
 		defer cancel()
-		v.ping(ctx)
+		v.typed.Watch(ctx, v.ws.Ping)
 	}()
 	if v.say(ctx, map[string]uint64{"start": v.t.Start(), "end": v.t.End()}) != nil || v.show(ctx) != nil || ctx.Err() != nil {
 		return
@@ -185,27 +182,6 @@ func (v *viewer) show(ctx context.Context) error {
 		}
 		if err != nil {
 			return nil // Wait says how it has ended
-		}
-	}
-}
-
-// ping ends the connection of a client that does not answer. While the terminal leaves what was
-// typed nothing is read of the client, which then counts as one that answers.
-func (v *viewer) ping(ctx context.Context) {
-	ticker := time.NewTicker(pingEach)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return
-		}
-		waits := v.typed.Waits()
-		within, end := context.WithTimeout(ctx, pongLimit)
-		err := v.ws.Ping(within)
-		end()
-		if err != nil && waits%2 == 0 && v.typed.Waits() == waits {
-			return
 		}
 	}
 }

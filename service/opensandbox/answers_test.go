@@ -35,7 +35,7 @@ func TestPTYAnswers(t *testing.T) {
 	p := &pty{ws: <-conns, typed: stream.NewInput(maxInput)}
 	defer p.ws.CloseNow()
 	// No client reads the pong.
-	if p.answers(t.Context(), 100*time.Millisecond) {
+	if p.typed.Answers(t.Context(), p.ws.Ping, 100*time.Millisecond) {
 		t.Error("a client answers of which nothing is read")
 	}
 	if err := p.typed.Put(t.Context(), make([]byte, maxInput)); err != nil {
@@ -43,14 +43,14 @@ func TestPTYAnswers(t *testing.T) {
 	}
 	go func() { _ = p.typed.Put(t.Context(), []byte("x")) }() // ends with the test
 	suite.New(t).Until("the input waits", func() bool { return p.typed.Waits()%2 == 1 })
-	if !p.answers(t.Context(), 100*time.Millisecond) {
+	if !p.typed.Answers(t.Context(), p.ws.Ping, 100*time.Millisecond) {
 		t.Error("a client is gone whose input waits")
 	}
 	// It goes, and its connection takes no more pings.
 	close(leave)
 	limit, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	for p.answers(t.Context(), 10*time.Millisecond) {
+	for p.typed.Answers(t.Context(), p.ws.Ping, 10*time.Millisecond) {
 		if limit.Err() != nil {
 			t.Fatal("a client that has gone counts as there while its input waits")
 		}

@@ -115,8 +115,6 @@ const (
 	maxInput  = 1 << 20 // bytes of a message of the client
 	maxReplay = 1 << 20 // bytes of output that are shown again in one message
 	ptyChunk  = 32 << 10
-	pingEach  = 30 * time.Second
-	pongLimit = 30 * time.Second
 )
 
 // A pty is a client's connection to a terminal.
@@ -156,7 +154,7 @@ func (p *pty) serve(ctx context.Context) {
 	go p.input(ctx) // ends with ctx, which closes the terminal
 	go func() {     // ends with ctx
 		defer cancel()
-		p.ping(ctx)
+		p.typed.Watch(ctx, p.ws.Ping)
 	}()
 	if p.replay(ctx) != nil || p.send(ctx, &ptyFrame{Type: "connected", Session: p.name, Mode: "pty"}) != nil || p.show(ctx) != nil {
 		return
@@ -222,33 +220,6 @@ func (p *pty) show(ctx context.Context) error {
 			return nil // Wait says how it has ended
 		}
 	}
-}
-
-// ping closes the connection of a client that does not answer.
-func (p *pty) ping(ctx context.Context) {
-	ticker := time.NewTicker(pingEach)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return
-		}
-		if !p.answers(ctx, pongLimit) {
-			return
-		}
-	}
-}
-
-// answers reports whether the client answers a ping. While a program inside leaves what was typed,
-// nothing is read of the client, so that it counts as one that does as long as its connection takes pings.
-func (p *pty) answers(ctx context.Context, limit time.Duration) bool {
-	waits := p.typed.Waits()
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	err := p.ws.Ping(ctx)
-	unread := waits%2 == 1 || p.typed.Waits() != waits
-	return err == nil || unread && errors.Is(err, context.DeadlineExceeded)
 }
 
 // read does what the client's messages ask for.
