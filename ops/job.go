@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"wolffia/internal/jsontext"
 	"wolffia/runtime"
 )
 
@@ -136,6 +137,21 @@ type Part struct {
 
 // Next returns the offset behind the part.
 func (p *Part) Next() uint64 { return p.From + uint64(len(p.Bytes)) }
+
+// A TextPart is a Part as JSON has it.
+type TextPart struct {
+	Text  string `json:"text"`            // invalid UTF-8 is replaced
+	Bytes []byte `json:"bytes,omitempty"` // the exact bytes, where Text is not
+	From  uint64 `json:"from"`
+	Next  uint64 `json:"next"` // where to go on
+	End   uint64 `json:"end"`  // of the stream so far
+}
+
+// JSON returns the part for a reply.
+func (p *Part) JSON() TextPart {
+	text := string(p.Bytes)
+	return TextPart{text, jsontext.Exact(text), p.From, p.Next(), p.End}
+}
 
 // Output returns at most so many bytes of each stream of a job, from the offsets on as far as they
 // are kept; nil means the end of the stream.

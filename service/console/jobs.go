@@ -4,8 +4,6 @@ import (
 	"slices"
 	"strconv"
 
-	"wolffia/internal/jsontext"
-	"wolffia/ops"
 	"wolffia/runtime"
 	"wolffia/service"
 )
@@ -30,20 +28,6 @@ func jobs(c *call, in *service.Inside) (any, error) {
 
 // maxOutput is how many bytes of each stream of a job a reply has.
 const maxOutput = 1 << 20
-
-// A part is a part of a stream. Offsets are in bytes.
-type part struct {
-	Text  string `json:"text"`            // invalid UTF-8 is replaced
-	Bytes []byte `json:"bytes,omitempty"` // the exact bytes, where Text is not
-	From  uint64 `json:"from"`
-	Next  uint64 `json:"next"` // where to go on
-	End   uint64 `json:"end"`  // of the stream so far
-}
-
-func partOf(p *ops.Part) part {
-	text := string(p.Bytes)
-	return part{text, jsontext.Exact(text), p.From, p.Next(), p.End}
-}
 
 func jobOutput(c *call, in *service.Inside) (any, error) {
 	q := c.URL.Query()
@@ -70,7 +54,7 @@ func jobOutput(c *call, in *service.Inside) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string]any{"job": j, "stdout": partOf(&out.Stdout), "stderr": partOf(&out.Stderr)}, nil
+	return map[string]any{"job": j, "stdout": out.Stdout.JSON(), "stderr": out.Stderr.JSON()}, nil
 }
 
 type jobRequest struct {

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 
-	"wolffia/internal/jsontext"
 	"wolffia/ops"
 	"wolffia/runtime"
 	"wolffia/service"
@@ -85,27 +84,13 @@ func jobOutput(ctx context.Context, i *service.Inside, r *jobOutputRequest) (any
 	if err != nil {
 		return nil, err
 	}
-	return jobOutputReply{j, partReplyOf(&out.Stdout), partReplyOf(&out.Stderr)}, nil
+	return jobOutputReply{j, out.Stdout.JSON(), out.Stderr.JSON()}, nil
 }
 
 type jobOutputReply struct {
 	Job    *runtime.Job `json:"job"`
-	Stdout partReply    `json:"stdout"`
-	Stderr partReply    `json:"stderr"`
-}
-
-// A partReply is a part of a stream. Offsets are in bytes.
-type partReply struct {
-	Text  string `json:"text"`            // invalid UTF-8 is replaced
-	Bytes []byte `json:"bytes,omitempty"` // the exact bytes, where Text is not
-	From  uint64 `json:"from"`
-	Next  uint64 `json:"next"` // where to go on
-	End   uint64 `json:"end"`  // of the stream so far
-}
-
-func partReplyOf(p *ops.Part) partReply {
-	text := string(p.Bytes)
-	return partReply{text, jsontext.Exact(text), p.From, p.Next(), p.End}
+	Stdout ops.TextPart `json:"stdout"`
+	Stderr ops.TextPart `json:"stderr"`
 }
 
 type waitJobRequest struct {
