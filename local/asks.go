@@ -55,13 +55,12 @@ func (s *settings) Answer(ctx context.Context, sandboxID string, a *runtime.Answ
 	if err != nil {
 		return err
 	}
-	ruled := a.Allow && a.Scope != "" && a.Scope != runtime.ScopeOnce
-	if ruled {
+	if a.AddsRule() {
 		q, err := s.question(ctx, rec, a.Question)
 		if err != nil {
 			return err
 		}
-		if err := checkAnswer(q, a); err != nil {
+		if err := q.CheckAnswer(a); err != nil {
 			return err
 		}
 		if err := s.addRule(ctx, rec.ID(), q, a); err != nil {
@@ -69,7 +68,7 @@ func (s *settings) Answer(ctx context.Context, sandboxID string, a *runtime.Answ
 		}
 	}
 	_, err = conns.Ask(ctx, rec, &boot.Request{Op: boot.OpAnswer, Answer: a}, boot.StatsLimit)
-	if ruled && errors.Is(err, runtime.ErrNotFound) {
+	if a.AddsRule() && errors.Is(err, runtime.ErrNotFound) {
 		return nil // the rule has answered it
 	}
 	return ofAnotherVersion(rec, err)
@@ -89,19 +88,6 @@ func (s *settings) question(ctx context.Context, rec *statedir.Record, id string
 		}
 	}
 	return nil, runtime.Errorf(runtime.ErrNotFound, "sandbox %s: question %.20q does not wait", rec.ID(), id)
-}
-
-// checkAnswer checks an answer that adds a rule.
-func checkAnswer(q *runtime.Question, a *runtime.Answer) error {
-	switch {
-	case q.Secret && a.Path != q.Path:
-		return runtime.Errorf(runtime.ErrInvalid, "question %s: what it reveals may be a secret: repeat its path, %s, to allow it", q.ID, q.Path)
-	case a.Target != "" && !slices.Contains(q.Targets, a.Target):
-		return runtime.Errorf(runtime.ErrInvalid, "question %s: %.200q is not one of its targets: %s", q.ID, a.Target, strings.Join(q.Targets, ", "))
-	case q.Allow == "":
-		return runtime.Errorf(runtime.ErrInvalid, "question %s: no rule can allow it: answer it with scope %s", q.ID, runtime.ScopeOnce)
-	}
-	return nil
 }
 
 // addRule adds what an answer allows to the rules of a sandbox.

@@ -140,14 +140,7 @@ func sentence(q *runtime.Question) string {
 	if q.Command != "" {
 		fmt.Fprintf(&b, " (%s)", q.Command)
 	}
-	switch q.Kind {
-	case runtime.AskNetwork:
-		fmt.Fprintf(&b, " wants to connect to %s, which no rule allows.", q.Host)
-	case runtime.AskReveal:
-		fmt.Fprintf(&b, " wants to read %s.", q.Path)
-	default:
-		fmt.Fprintf(&b, " wants to change %s (%s).", q.Path, q.Op)
-	}
+	fmt.Fprintf(&b, " %s.", q.Wish())
 	if q.Rule != "" {
 		fmt.Fprintf(&b, " Rule %s decides.", q.Rule)
 	}

@@ -110,6 +110,36 @@ type Answer struct {
 	By string `json:"by,omitempty"`
 }
 
+// AddsRule reports whether an answer adds a rule to the sandbox.
+func (a *Answer) AddsRule() bool { return a.Allow && a.Scope != "" && a.Scope != ScopeOnce }
+
+// CheckAnswer returns an error of class ErrInvalid for an answer that cannot be given to the
+// question.
+func (q *Question) CheckAnswer(a *Answer) error {
+	switch {
+	case a.Allow && q.Secret && a.Path != q.Path:
+		return Errorf(ErrInvalid, "question %s: what it reveals may be a secret: repeat its path, %s, to allow it", q.ID, q.Path)
+	case !a.AddsRule():
+		return nil
+	case a.Target != "" && !slices.Contains(q.Targets, a.Target):
+		return Errorf(ErrInvalid, "question %s: %.200q is not one of its targets: %s", q.ID, a.Target, strings.Join(q.Targets, ", "))
+	case q.Allow == "":
+		return Errorf(ErrInvalid, "question %s: no rule can allow it: answer it with scope %s", q.ID, ScopeOnce)
+	}
+	return nil
+}
+
+// Wish says what the program of a question wants, behind its name.
+func (q *Question) Wish() string {
+	switch q.Kind {
+	case AskNetwork:
+		return "wants to connect to " + q.Host + ", which no rule allows"
+	case AskReveal:
+		return "wants to read " + q.Path
+	}
+	return "wants to change " + q.Path + " (" + q.Op + ")"
+}
+
 // An Asker passes questions on. A runtime that can ask implements it.
 type Asker interface {
 	// Questions calls each with the questions of a sandbox that wait, oldest first: at once, and

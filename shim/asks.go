@@ -70,7 +70,7 @@ func (a *asks) askWho(ctx context.Context, q *runtime.Question, limit time.Durat
 	case <-ctx.Done():
 		a.leave(w)
 	case <-timer.C:
-		a.decide(w, false)
+		a.expire(w)
 	}
 	select {
 	case <-w.done:
@@ -126,11 +126,11 @@ func (a *asks) leave(w *asking) {
 	a.change()
 }
 
-// decide ends a question, unless it has ended.
-func (a *asks) decide(w *asking, allowed bool) {
+// expire refuses a question, unless it has ended.
+func (a *asks) expire(w *asking) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.remove(w, allowed)
+	a.remove(w, false)
 }
 
 // remove ends a question. a.mu is held.
@@ -163,8 +163,8 @@ func (a *asks) answer(v *runtime.Answer) error {
 		return runtime.Errorf(runtime.ErrNotFound, "question %.20q does not wait: somebody else has answered it, its time is over, or its program has ended", v.Question)
 	}
 	w := a.open[i]
-	if v.Allow && w.Secret && v.Path != w.Path {
-		return runtime.Errorf(runtime.ErrInvalid, "question %s: what it reveals may be a secret: repeat its path, %s, to allow it", w.ID, w.Path)
+	if err := w.CheckAnswer(v); err != nil {
+		return err
 	}
 	if who := [2]string{w.Kind, w.Program}; v.Allow {
 		delete(a.refused, who)

@@ -25,8 +25,8 @@ import (
 // configuration file first; note says into which one.
 func Answer(ctx context.Context, h *host.Host, rt *local.Runtime, sandbox string, q *runtime.Question, a *runtime.Answer) (note string, err error) {
 	if a.Allow && a.Scope == runtime.ScopeAlways {
-		if q.Secret && a.Path != q.Path {
-			return "", runtime.Errorf(runtime.ErrInvalid, "question %s: what it reveals may be a secret: repeat its path", q.ID)
+		if err := q.CheckAnswer(a); err != nil {
+			return "", err
 		}
 		b, err := rt.Get(ctx, sandbox)
 		if err != nil {

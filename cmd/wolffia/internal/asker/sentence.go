@@ -13,14 +13,7 @@ import (
 func Sentence(q *runtime.Question) string {
 	var b strings.Builder
 	b.WriteString(who(q))
-	switch {
-	case q.Kind == runtime.AskNetwork:
-		fmt.Fprintf(&b, " wants to connect to %s, which no rule allows", console.Printable(q.Host))
-	case q.Kind == runtime.AskReveal:
-		fmt.Fprintf(&b, " wants to read %s", console.Printable(q.Path))
-	default:
-		fmt.Fprintf(&b, " wants to change %s (%s)", console.Printable(q.Path), console.Printable(q.Op))
-	}
+	b.WriteString(" " + console.Printable(q.Wish()))
 	if q.Rule != "" {
 		fmt.Fprintf(&b, ": rule %s", console.Printable(q.Rule))
 		if q.Source != "" {
