@@ -188,3 +188,16 @@ func Remedy(name string, port uint16) string {
 	}
 	return fmt.Sprintf("--allow-host %s:%d", name, port)
 }
+
+// Targets returns what an answer to a question about a port of a name may allow, as entries of
+// [Policy].Allow, from the narrowest.
+func Targets(name, port string) []string {
+	targets := []string{name + ":" + port}
+	if port == "80" || port == "443" {
+		targets = append(targets, name)
+	}
+	if _, domain, more := strings.Cut(name, "."); more && strings.Contains(domain, ".") {
+		targets = append(targets, "*."+domain+":"+port)
+	}
+	return targets
+}

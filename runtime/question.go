@@ -74,18 +74,6 @@ type Question struct {
 	Targets []string `json:"targets"`
 }
 
-// HostTargets returns the Targets of a question about a port of a host.
-func HostTargets(name, port string) []string {
-	targets := []string{name + ":" + port}
-	if port == "80" || port == "443" {
-		targets = append(targets, name)
-	}
-	if _, domain, more := strings.Cut(name, "."); more && strings.Contains(domain, ".") {
-		targets = append(targets, "*."+domain+":"+port)
-	}
-	return targets
-}
-
 // The scopes of an Answer. An empty one is ScopeOnce.
 const (
 	// ScopeOnce: the accesses that wait, and for a file what the same process does with it until it ends.
