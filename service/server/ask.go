@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"wolffia/runtime"
@@ -35,8 +36,6 @@ type answerReply struct {
 }
 
 func answerQuestion(ctx context.Context, i *service.Inside, r *answerRequest) (any, error) {
-	if r.By == "" {
-		r.By = "the service's API"
-	}
+	r.By = strings.TrimSuffix("the service's API: "+r.By, ": ") // a client cannot be somebody else in the log
 	return answerReply{r.Question}, i.Answer(ctx, &r.Answer)
 }
