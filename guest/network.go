@@ -21,7 +21,7 @@ type network struct {
 	w   *wire.Writer
 	set func(channel uint32, h channelHandler)
 
-	listening sync.WaitGroup // one for each listen
+	listening sync.WaitGroup // one for each listen, and each socket for datagrams
 
 	mu        sync.Mutex
 	listeners map[uint64]*listener // by the host's number; guarded by mu
@@ -37,7 +37,7 @@ func (n *network) open(channel uint32, req *wire.NetRequest) {
 	case wire.NetDial:
 		go n.dial(ctx, c, req) // ends with the connection
 	case wire.NetPacket:
-		go packets{c}.run(req) // ends when the channel is killed
+		n.listening.Go(func() { packets{c}.run(req) }) // ends when the channel is killed
 	case wire.NetListen:
 		n.listening.Go(func() { n.listen(c, req) }) // ends when the channel is killed
 	case wire.NetPassFD:
