@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"wolffia/guest"
 	"wolffia/internal/sys/rawsock"
 	"wolffia/internal/test/wait"
@@ -222,6 +224,8 @@ func TestConnectToAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer listener.Close()
+	// Connect has this process undumpable, and then it cannot execute itself.
+	defer func() { _ = unix.Prctl(unix.PR_SET_DUMPABLE, 1, 0, 0, 0) }()
 	if err := guest.Connect(name, strings.NewReader(""), io.Discard); err == nil || !strings.Contains(err.Error(), "not PID 1") {
 		t.Errorf("Connect: %v", err)
 	}
