@@ -17,7 +17,6 @@ import (
 	"wolffia/service/gate"
 )
 
-//go:generate go run ./web/gen
 //go:embed web/dist
 var dist embed.FS
 

@@ -138,9 +138,11 @@ function fileChanges(main: HTMLElement, box: Box) {
     if (shown) for (const e of tree.querySelectorAll<HTMLElement>("[data-path]")) e.toggleAttribute("data-shown", e.dataset["path"] === shown.change.path);
     boxes();
   };
+  let loads = 0; // an answer that comes late is left
   const load = () => attempt(async () => {
+    const mine = ++loads;
     const r = await get<{ changes: Change[] | null; more: number }>(of(box.id, "/changes" + query({ limit: mostChanges })));
-    if (closed) return;
+    if (closed || mine !== loads) return;
     const before = new Set([...picked].map((c) => c.path)), path = shown?.change.path;
     all = r.changes ?? [];
     more = r.more;
