@@ -106,6 +106,8 @@ type Denied struct {
 	PathBytes       []byte           `json:"pathBytes,omitempty"` // the exact path where Path is not
 	RuleReason      string           `json:"reason,omitempty"`    // why the rule exists
 	Command         string           `json:"command,omitempty"`   // the name of the thread
+	Asked           string           `json:"asked,omitempty"`     // as of a record of the log: how a question ended
+	By              string           `json:"by,omitempty"`        // who has answered it
 	Refused         *runtime.Refusal `json:"refused,omitempty"`   // of the network
 	Text            string           `json:"-"`                   // one printable line, with the time
 }
@@ -118,7 +120,7 @@ func deniedOf(r *audit.Record) Denied {
 	case r.Host != nil:
 		d.Refused = new(r.Refusal())
 	default:
-		d.Denial, d.Command = new(r.Denial()), r.Command
+		d.Denial, d.Command, d.Asked, d.By = new(r.Denial()), r.Command, r.Asked, r.By
 		if strings.TrimSuffix(d.Path, "...") != r.Path {
 			d.PathBytes = []byte(r.Path)
 		}
