@@ -71,6 +71,8 @@ def drive(c: Client) -> None:
     box.pause()
     box.resume()
     box.change_network({})
+    box.questions(1, 1)
+    box.answer("q1", True, scope="sandbox", target="t", path="p", by="b")
     box.run(["true"], cwd="/", env={}, stdin="x", user="u", timeout=1, max_bytes=1)
     list(box.stream(["true"], cwd="/", env={}, user="u", timeout=1))
     box.bash("true", cwd="/", timeout=1, operation_id="o")

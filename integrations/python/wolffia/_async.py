@@ -202,6 +202,18 @@ class AsyncSandbox:
         changed: JSON = (await self._call("changeNetwork", egress=egress))["egress"]
         return changed
 
+    async def questions(self, seen: int = 0, wait: float = 0) -> tuple[list[JSON], int]:
+        """Returns the accesses that wait for an answer, once they are others than at seen, or after wait."""
+        reply = await self._call("questions", seen=seen, waitMs=ms(wait))
+        return reply["questions"], reply["seen"]
+
+    async def answer(
+        self, question: str, allow: bool, *, scope: str = "once", target: str | None = None, path: str | None = None,
+        by: str | None = None,
+    ) -> None:
+        """Answers a question: for scope once or sandbox. path repeats the path of what may be a secret."""
+        await self._call("answerQuestion", question=question, allow=allow, scope=scope, target=target, path=path, by=by)
+
     async def run(
         self, command: str | Sequence[str], *, cwd: str | None = None, env: Mapping[str, str] | None = None,
         stdin: str | bytes | None = None, user: str | None = None, timeout: float | None = None,
