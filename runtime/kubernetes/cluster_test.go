@@ -36,7 +36,6 @@ var ann = registry.Owner{OrganizationID: "acme", ProjectID: "web", UserID: "ann@
 // need skips the test without a cluster, and returns an image that its nodes have.
 func need(t testing.TB) (image string) {
 	t.Helper()
-	testenv.Root(t)
 	if image = os.Getenv("WOLFFIA_TEST_KUBE"); image == "" {
 		t.Skip("there is no cluster: make kube build, then scripts/kube run go test ./runtime/kubernetes, as root")
 	}
@@ -103,6 +102,7 @@ func dies(t testing.TB, rt *shimtest.Runtime, id string) {
 // Commands run in a pod, which has no right and no secret of the cluster. A stop ends the pod, and a
 // start brings another.
 func TestPod(t *testing.T) {
+	testenv.Root(t)
 	need(t)
 	rt := fresh(t)
 	id := start(t, rt, &runtime.SandboxConfig{Name: "box"})
@@ -140,6 +140,7 @@ func (w *countWriter) Write(b []byte) (int, error) {
 
 // A session outlives its client.
 func TestSession(t *testing.T) {
+	testenv.Root(t)
 	need(t)
 	rt := fresh(t)
 	id := start(t, rt, &runtime.SandboxConfig{})
@@ -163,6 +164,7 @@ func TestSession(t *testing.T) {
 
 // A killed client leaves nothing: what was bound to it is gone from the cluster, too.
 func TestKilledClient(t *testing.T) {
+	testenv.Root(t)
 	image := need(t)
 	rt := fresh(t)
 	cmd := exec.Command(filepath.Join(testbin.Dir(t), "wolffia"), "--state-dir", rt.State, "run", "--runtime", kubernetes.Name, "--image", image, "--no-codebase", "--", "sh", "-c", "echo up; sleep 1000")
@@ -190,6 +192,7 @@ func TestKilledClient(t *testing.T) {
 // The owner of a sandbox is known after a kill of its client: from the record, and if that was
 // deleted from the cluster alone. So it can be removed.
 func TestOwner(t *testing.T) {
+	testenv.Root(t)
 	need(t)
 	rt := fresh(t)
 	other := fresh(t)
@@ -220,6 +223,7 @@ func TestOwner(t *testing.T) {
 
 // When one of its processes on the host is killed the sandbox is dead, and can be started again.
 func TestKilled(t *testing.T) {
+	testenv.Root(t)
 	need(t)
 	rt := fresh(t)
 	id := start(t, rt, &runtime.SandboxConfig{})
@@ -245,6 +249,7 @@ func TestKilled(t *testing.T) {
 
 // PID 1 does not start where its node can be reached.
 func TestOpenNetwork(t *testing.T) {
+	testenv.Root(t)
 	image := need(t)
 	plugins := filepath.Join(filepath.Dir(os.Getenv("KUBECONFIG")), "cni")
 	if _, err := os.Stat(plugins); err != nil {
@@ -277,6 +282,7 @@ func TestOpenNetwork(t *testing.T) {
 
 // What a cluster does not do is said in its words.
 func TestFails(t *testing.T) {
+	testenv.Root(t)
 	image := need(t)
 	rt := fresh(t)
 	for want, c := range map[string]*runtime.SandboxConfig{
