@@ -102,8 +102,8 @@ func dies(t testing.TB, rt *shimtest.Runtime, id string) {
 // Commands run in a pod, which has no right and no secret of the cluster. A stop ends the pod, and a
 // start brings another.
 func TestPod(t *testing.T) {
-	testenv.Root(t)
 	need(t)
+	testenv.Root(t)
 	rt := fresh(t)
 	id := start(t, rt, &runtime.SandboxConfig{Name: "box"})
 	r, err := rt.Exec(t.Context(), id, &runtime.ExecRequest{Command: []string{"sh", "-c", "cat; echo err >&2; exit 5"}, Stdin: strings.NewReader("in")})
@@ -140,8 +140,8 @@ func (w *countWriter) Write(b []byte) (int, error) {
 
 // A session outlives its client.
 func TestSession(t *testing.T) {
-	testenv.Root(t)
 	need(t)
+	testenv.Root(t)
 	rt := fresh(t)
 	id := start(t, rt, &runtime.SandboxConfig{})
 	in := func(rt *shimtest.Runtime, line string) string {
@@ -164,8 +164,8 @@ func TestSession(t *testing.T) {
 
 // A killed client leaves nothing: what was bound to it is gone from the cluster, too.
 func TestKilledClient(t *testing.T) {
-	testenv.Root(t)
 	image := need(t)
+	testenv.Root(t)
 	rt := fresh(t)
 	cmd := exec.Command(filepath.Join(testbin.Dir(t), "wolffia"), "--state-dir", rt.State, "run", "--runtime", kubernetes.Name, "--image", image, "--no-codebase", "--", "sh", "-c", "echo up; sleep 1000")
 	out, err := cmd.StdoutPipe()
@@ -192,8 +192,8 @@ func TestKilledClient(t *testing.T) {
 // The owner of a sandbox is known after a kill of its client: from the record, and if that was
 // deleted from the cluster alone. So it can be removed.
 func TestOwner(t *testing.T) {
-	testenv.Root(t)
 	need(t)
+	testenv.Root(t)
 	rt := fresh(t)
 	other := fresh(t)
 	id := start(t, rt, &runtime.SandboxConfig{Name: "named"})
@@ -223,8 +223,8 @@ func TestOwner(t *testing.T) {
 
 // When one of its processes on the host is killed the sandbox is dead, and can be started again.
 func TestKilled(t *testing.T) {
-	testenv.Root(t)
 	need(t)
+	testenv.Root(t)
 	rt := fresh(t)
 	id := start(t, rt, &runtime.SandboxConfig{})
 	dir, err := statedir.Open(rt.State)
@@ -249,8 +249,8 @@ func TestKilled(t *testing.T) {
 
 // PID 1 does not start where its node can be reached.
 func TestOpenNetwork(t *testing.T) {
-	testenv.Root(t)
 	image := need(t)
+	testenv.Root(t)
 	plugins := filepath.Join(filepath.Dir(os.Getenv("KUBECONFIG")), "cni")
 	if _, err := os.Stat(plugins); err != nil {
 		t.Skip("the cluster is not one of scripts/kube")
@@ -282,8 +282,8 @@ func TestOpenNetwork(t *testing.T) {
 
 // What a cluster does not do is said in its words.
 func TestFails(t *testing.T) {
-	testenv.Root(t)
 	image := need(t)
+	testenv.Root(t)
 	rt := fresh(t)
 	for want, c := range map[string]*runtime.SandboxConfig{
 		"docker.io/wolffia/none:1": {Image: "docker.io/wolffia/none:1"},
