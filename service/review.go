@@ -56,12 +56,18 @@ func reviewOf(s *Service, b *Sandbox) (*Review, error) {
 	return &Review{s, rt, b}, nil
 }
 
-// turn waits until another review may run.
+// turn waits until another review may run: one of a sandbox, since its tree server refuses a second
+// one.
 func (r *Review) turn(ctx context.Context) (done func(), err error) {
+	unlock, err := r.service.reviewing.lock(ctx, r.box.ID)
+	if err != nil {
+		return nil, err
+	}
 	select {
 	case r.service.reviews <- struct{}{}:
-		return func() { <-r.service.reviews }, nil
+		return func() { <-r.service.reviews; unlock() }, nil
 	case <-ctx.Done():
+		unlock()
 		return nil, ctx.Err()
 	}
 }

@@ -66,6 +66,7 @@ type Service struct {
 
 	reconciling sync.RWMutex // read-locked while sandboxes are created and destroyed
 	locks       locks[keyOf]
+	reviewing   locks[string] // by id: calls on changes
 	entering    locks[string] // by id: starts, with their entrypoints
 	attaching   locks[terminalOf]
 

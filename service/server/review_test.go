@@ -3,6 +3,7 @@ package server_test
 import (
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"wolffia/internal/test/servetest"
+	"wolffia/internal/test/suite"
 	"wolffia/internal/test/testbin"
 	"wolffia/local"
 	"wolffia/runtime"
@@ -184,6 +186,23 @@ func TestReview(t *testing.T) {
 	}
 	c.ok("destroySandbox", nil)
 	c.host("odd\xff", "-")
+}
+
+// Calls on the changes of one sandbox wait for each other.
+func TestReviewsAtOnce(t *testing.T) {
+	c := newCopied(t)
+	c.bash("for i in $(seq 300); do echo $i > /workspace/n$i; done")
+	for _, err := range suite.AtOnce(12, func(i int) error {
+		name := []string{"changes", "diff"}[i%2]
+		if status, _, body := c.call(name, nil); status != http.StatusOK {
+			return fmt.Errorf("%s: %d %s", name, status, body)
+		}
+		return nil
+	}) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // Without its flag a service changes nothing on the host, and only the owner sees what is changed.
