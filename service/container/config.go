@@ -2,8 +2,6 @@ package container
 
 import (
 	"encoding/json"
-	"fmt"
-	"maps"
 	"net"
 	"net/netip"
 	"path"
@@ -14,7 +12,6 @@ import (
 
 	"wolffia/image/store"
 	"wolffia/runtime"
-	"wolffia/service"
 )
 
 // Words are a program with its arguments; in JSON also one text.
@@ -112,8 +109,8 @@ func invalid(format string, args ...any) error {
 	return runtime.Errorf(runtime.ErrInvalid, format, args...)
 }
 
-// Shown returns what the binds and mounts show.
-func (h *HostConfig) Shown() (binds []service.Volume, volumes []runtime.VolumeMount, err error) {
+// Mounted returns the binds and mounts, but those without a source, which are the container's own.
+func (h *HostConfig) Mounted() (mounts []Mount, err error) {
 	all := slices.Clone(h.Mounts)
 	for _, b := range h.Binds {
 		source, rest, ok := strings.Cut(b, ":")
@@ -129,7 +126,7 @@ func (h *HostConfig) Shown() (binds []service.Volume, volumes []runtime.VolumeMo
 			}
 		}
 		if !ok || target == "" {
-			return nil, nil, invalid("bind %q: it must be SOURCE:TARGET, also with :ro or :rw", b)
+			return nil, invalid("bind %q: it must be SOURCE:TARGET, also with :ro or :rw", b)
 		}
 		if strings.HasPrefix(source, "/") {
 			m.Type = "bind"
@@ -139,20 +136,16 @@ func (h *HostConfig) Shown() (binds []service.Volume, volumes []runtime.VolumeMo
 	for _, m := range all {
 		switch {
 		case !path.IsAbs(m.Target):
-			return nil, nil, invalid("mount at %q: the target must be an absolute path", m.Target)
-		case m.Type == "bind":
-			binds = append(binds, service.Volume{Path: m.Source, Target: path.Clean(m.Target), Writable: !m.ReadOnly})
-		case m.Type == "volume" && m.Source != "":
-			volumes = append(volumes, runtime.VolumeMount{
-				Name: m.Source, Target: path.Clean(m.Target),
-				ReadOnly: m.ReadOnly,
-			})
-		case m.Type != "volume": // one without a name is the container's own
-			return nil, nil, runtime.Errorf(runtime.ErrUnsupported,
+			return nil, invalid("mount at %q: the target must be an absolute path", m.Target)
+		case m.Type != "bind" && m.Type != "volume":
+			return nil, runtime.Errorf(runtime.ErrUnsupported,
 				"mount of type %q at %s: only bind and volume exist here", m.Type, m.Target)
+		case m.Type == "bind" || m.Source != "":
+			m.Target = path.Clean(m.Target)
+			mounts = append(mounts, m)
 		}
 	}
-	return binds, volumes, nil
+	return mounts, nil
 }
 
 // PortOf returns the number of a port such as 80/tcp.
@@ -172,43 +165,40 @@ func PortOf(s string) (int, error) {
 // are noted in c. What names no address listens at the loopback address only; so does docker's
 // 0.0.0.0, unless wide.
 func (c *Config) publish(wide bool) (all []runtime.Publish, err error) {
-	bound := maps.Clone(c.HostConfig.PortBindings)
+	noted := map[string][]PortBinding{}
 	if c.HostConfig.PublishAllPorts {
-		if bound == nil {
-			bound = map[string][]PortBinding{}
-		}
 		for port := range c.ExposedPorts {
-			if len(bound[port]) == 0 {
-				bound[port] = []PortBinding{{}}
-			}
+			noted[port] = []PortBinding{{}}
 		}
 	}
-	for port, to := range bound {
+	for port, to := range c.HostConfig.PortBindings {
+		if len(to) > 0 {
+			noted[port] = slices.Clone(to)
+		}
+	}
+	for port, to := range noted {
 		n, err := PortOf(port)
 		if err != nil {
 			return nil, err
 		}
-		to = slices.Clone(to)
-		for i := range to {
-			at, err := address(to[i].HostIP, wide)
-			if err != nil {
+		for i, b := range to {
+			p := runtime.Publish{Port: n}
+			if p.Address, err = address(b.HostIP, wide); err != nil {
 				return nil, err
 			}
-			p := runtime.Publish{Address: at, Port: n}
-			if to[i].HostPort == "" || to[i].HostPort == "0" {
-				p.Local, err = freePort(at)
+			if b.HostPort == "" || b.HostPort == "0" {
+				p.Local, err = freePort(p.Address)
 			} else {
-				p.Local, err = PortOf(to[i].HostPort)
+				p.Local, err = PortOf(b.HostPort)
 			}
 			if err != nil {
 				return nil, err
 			}
-			to[i] = PortBinding{at, strconv.Itoa(p.Local)}
+			to[i] = PortBinding{p.Address, strconv.Itoa(p.Local)}
 			all = append(all, p)
 		}
-		bound[port] = to
 	}
-	c.HostConfig.PortBindings = bound
+	c.HostConfig.PortBindings = noted
 	return all, nil
 }
 
@@ -263,7 +253,7 @@ func (h *HostConfig) resources() (r runtime.Resources, err error) {
 		r.PIDs = max(*h.PidsLimit, 0) // -1: none
 	}
 	if r.Memory < 0 || r.CPUs < 0 {
-		return r, fmt.Errorf("%w: limits must not be negative", runtime.ErrInvalid)
+		return r, invalid("limits must not be negative")
 	}
 	return r, nil
 }

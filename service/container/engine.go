@@ -32,7 +32,7 @@ type Options struct {
 	Given func() (runtime.Network, time.Duration)
 }
 
-// An Engine keeps containers. It is safe for concurrent use.
+// An Engine keeps containers, for a caller who may use all of them. It is safe for concurrent use.
 type Engine struct {
 	service *service.Service
 	opts    Options
@@ -44,9 +44,10 @@ type Engine struct {
 	live   map[string]*held           // by id of a sandbox; guarded by mu
 	shown  map[string]*sync.WaitGroup // calls of Logs, by id of a sandbox; guarded by mu
 	events feeds
-
-	starting sync.Map // ids of sandboxes whose containers calls are about to start
 }
+
+// everyone is who an engine acts for.
+var everyone = service.Caller{All: true}
 
 // New returns an engine over a service. The caller closes it before the service.
 func New(s *service.Service, opts *Options) *Engine {
@@ -61,22 +62,22 @@ func (e *Engine) Close() { e.cancel() }
 // Watch has this process note the ends of all main processes, and remove what is to be removed
 // then. Without it the next call that looks at a container does.
 func (e *Engine) Watch(ctx context.Context) error {
-	all, err := e.List(ctx, service.Caller{All: true})
+	all, err := e.List(ctx)
 	for _, c := range all {
 		if c.State == Running { // one that was not started has no end
-			e.watch(service.Caller{All: true}, c)
+			c.watch()
 		}
 	}
 	return err
 }
 
-func (e *Engine) watch(caller service.Caller, c *Container) {
+func (c *Container) watch() {
 	if c.Kind == byHolder {
 		return // its holder notes it
 	}
 	own := *c
 	own.State = Running
-	go func() { _, _ = e.Wait(e.ctx, caller, &own) }() // ends with the main process, or with Close
+	go func() { _, _ = own.Wait(c.engine.ctx) }() // ends with the main process, or with Close
 }
 
 // A State is where a container is in its life, as docker calls it.
@@ -97,8 +98,9 @@ func (s State) Runs() bool { return s == Running || s == Paused }
 type Container struct {
 	*service.Sandbox
 	record
-	State State
-	Exit  Exit // of an exited one
+	State  State
+	Exit   Exit // of an exited one
+	engine *Engine
 }
 
 // ID returns the whole id.
@@ -115,9 +117,7 @@ const lost = 137
 
 // Create makes a container, whose main process does not run yet. name may be empty. An image that
 // the store does not have is [runtime.ErrNotFound]. The warnings are for people.
-func (e *Engine) Create(ctx context.Context, caller service.Caller, name string, c *Config) (_ *Container,
-	warnings []string, err error,
-) {
+func (e *Engine) Create(ctx context.Context, name string, c *Config) (_ *Container, warnings []string, err error) {
 	id, err := e.opts.Images.Find(c.Image)
 	if err != nil {
 		return nil, nil, noImage(c.Image, err)
@@ -137,15 +137,22 @@ func (e *Engine) Create(ctx context.Context, caller service.Caller, name string,
 	if err := checkNetwork(c.HostConfig.NetworkMode, cmp.Or(given, runtime.NetworkNone)); err != nil {
 		return nil, nil, err
 	}
-	p := &service.Params{Owner: caller.Owner, TTL: cmp.Or(life, lifetime), Env: Variables(c.Env), Metadata: c.Labels}
-	var volumes []runtime.VolumeMount
-	if p.Volumes, volumes, err = c.HostConfig.Shown(); err != nil {
+	p := &service.Params{TTL: cmp.Or(life, lifetime), Env: Variables(c.Env), Metadata: c.Labels}
+	mounts, err := c.HostConfig.Mounted()
+	if err != nil {
 		return nil, nil, err
 	}
-	if len(volumes) > 0 && !e.opts.Own {
-		return nil, nil, runtime.Errorf(runtime.ErrUnsupported,
-			"volume %q: this service gives no volumes with names: bind a directory of its --volume-root",
-			volumes[0].Name)
+	var volumes []runtime.VolumeMount
+	for _, m := range mounts {
+		switch {
+		case m.Type == "bind":
+			p.Volumes = append(p.Volumes, service.Volume{Path: m.Source, Target: m.Target, Writable: !m.ReadOnly})
+		case e.opts.Own:
+			volumes = append(volumes, runtime.VolumeMount{Name: m.Source, Target: m.Target, ReadOnly: m.ReadOnly})
+		default:
+			return nil, nil, runtime.Errorf(runtime.ErrUnsupported,
+				"volume %q: this service gives no volumes with names: bind a directory of its --volume-root", m.Source)
+		}
 	}
 	if p.Resources, err = c.HostConfig.resources(); err != nil {
 		return nil, nil, err
@@ -198,16 +205,16 @@ func (e *Engine) Create(ctx context.Context, caller service.Caller, name string,
 	if err != nil {
 		return nil, nil, err
 	}
-	made := &Container{Sandbox: b, record: *r, State: Created}
+	made := &Container{Sandbox: b, record: *r, State: Created, engine: e}
 	if path.Clean(c.WorkingDir) != "/" && c.WorkingDir != "" {
-		in, err := e.service.Inside(ctx, caller, b.ID)
+		in, err := made.inside(ctx)
 		if err == nil {
 			_, err = in.Files().Do(ctx, &filecall.Request{
 				Op: filecall.OpMkdir, Modes: map[string]filecall.Mode{path.Clean(c.WorkingDir): {}},
 			})
 		}
 		if err != nil {
-			return nil, nil, errors.Join(err, e.service.Destroy(context.WithoutCancel(ctx), caller, b.ID))
+			return nil, nil, errors.Join(err, e.service.Destroy(context.WithoutCancel(ctx), everyone, b.ID))
 		}
 	}
 	e.events.tell("create", made, nil)
@@ -243,15 +250,15 @@ func DirOf(c *Config, img *store.Config) string {
 }
 
 // Get returns a container by its name, its id, or a beginning of the id that no other has.
-func (e *Engine) Get(ctx context.Context, caller service.Caller, ref string) (*Container, error) {
+func (e *Engine) Get(ctx context.Context, ref string) (*Container, error) {
 	if len(ref) >= idLength && isHex(ref) {
-		if b, err := e.service.Get(ctx, caller, ref[:idLength]); err == nil && strings.HasPrefix(FullID(b.ID), ref) {
-			if c := e.observe(ctx, caller, b); c != nil {
+		if b, err := e.service.Get(ctx, everyone, ref[:idLength]); err == nil && strings.HasPrefix(FullID(b.ID), ref) {
+			if c := e.observe(ctx, b); c != nil {
 				return c, nil
 			}
 		}
 	}
-	all, err := e.service.List(ctx, caller)
+	all, err := e.service.List(ctx, everyone)
 	if err != nil {
 		return nil, err
 	}
@@ -269,7 +276,7 @@ func (e *Engine) Get(ctx context.Context, caller service.Caller, ref string) (*C
 		return nil, invalid("multiple IDs found with provided prefix: %s", ref)
 	}
 	if len(found) == 1 {
-		if c := e.observe(ctx, caller, found[0]); c != nil {
+		if c := e.observe(ctx, found[0]); c != nil {
 			return c, nil
 		}
 	}
@@ -279,14 +286,14 @@ func (e *Engine) Get(ctx context.Context, caller service.Caller, ref string) (*C
 func isHex(s string) bool { return strings.Trim(s, "0123456789abcdef") == "" }
 
 // List returns the containers, the newest first.
-func (e *Engine) List(ctx context.Context, caller service.Caller) ([]*Container, error) {
-	all, err := e.service.List(ctx, caller)
+func (e *Engine) List(ctx context.Context) ([]*Container, error) {
+	all, err := e.service.List(ctx, everyone)
 	if err != nil {
 		return nil, err
 	}
 	found := []*Container{}
 	for _, b := range all {
-		if c := e.observe(ctx, caller, b); c != nil {
+		if c := e.observe(ctx, b); c != nil {
 			found = append(found, c)
 		}
 	}
@@ -300,17 +307,17 @@ func standsStill(b *service.Sandbox) bool {
 
 // observe returns the container that a sandbox is; nil: it is none, or one that was to be removed
 // with its end, which observe then does.
-func (e *Engine) observe(ctx context.Context, caller service.Caller, b *service.Sandbox) *Container {
+func (e *Engine) observe(ctx context.Context, b *service.Sandbox) *Container {
 	r := recordOf(b.Labels)
 	if r == nil {
 		return nil
 	}
-	c := &Container{Sandbox: b, record: *r}
+	c := &Container{Sandbox: b, record: *r, engine: e}
 	if standsStill(b) && !r.Started.IsZero() && r.Exit == nil { // a look would wake it
 		c.State = Paused
 		return c
 	}
-	exit, running := e.exitOf(ctx, caller, c)
+	exit, running := c.exitOf(ctx)
 	switch {
 	case r.Started.IsZero():
 		c.State = Created
@@ -321,7 +328,7 @@ func (e *Engine) observe(ctx context.Context, caller service.Caller, b *service.
 	}
 	c.State, c.Exit = Exited, exit
 	if r.Exit == nil {
-		e.finish(ctx, caller, c, exit)
+		c.finish(ctx, exit)
 	}
 	if r.HostConfig.AutoRemove {
 		return nil
@@ -329,27 +336,26 @@ func (e *Engine) observe(ctx context.Context, caller service.Caller, b *service.
 	return c
 }
 
+// Now returns the container as it is now.
+func (c *Container) Now(ctx context.Context) (*Container, error) { return c.engine.Get(ctx, c.ID()) }
+
 // Remove removes a container. One that runs is [runtime.ErrConflict], unless force kills it.
-func (e *Engine) Remove(ctx context.Context, caller service.Caller, ref string, force bool) error {
-	c, err := e.Get(ctx, caller, ref)
-	if err != nil {
-		return err
-	}
+func (c *Container) Remove(ctx context.Context, force bool) error {
 	if c.State.Runs() && !force {
 		return runtime.Errorf(runtime.ErrConflict,
 			"cannot remove container %q: container is %s: stop the container before removing or force remove", "/"+c.Name(), c.State)
 	}
-	return e.destroy(ctx, caller, c, !c.State.Runs())
+	return c.destroy(ctx, !c.State.Runs())
 }
 
 // logsLimit is how long the removal of a container waits for those who read its logs.
 const logsLimit = 2 * time.Second
 
-func (e *Engine) destroy(ctx context.Context, caller service.Caller, c *Container, ended bool) error {
-	e.mu.Lock()
-	shown := e.shown[c.Sandbox.ID]
-	delete(e.shown, c.Sandbox.ID)
-	e.mu.Unlock()
+func (c *Container) destroy(ctx context.Context, ended bool) error {
+	c.engine.mu.Lock()
+	shown := c.engine.shown[c.Sandbox.ID]
+	delete(c.engine.shown, c.Sandbox.ID)
+	c.engine.mu.Unlock()
 	if shown != nil && ended { // who follows the logs gets the last of them
 		all := make(chan struct{})
 		go func() { shown.Wait(); close(all) }() // ends with the sandbox
@@ -358,35 +364,40 @@ func (e *Engine) destroy(ctx context.Context, caller service.Caller, c *Containe
 		case <-time.After(logsLimit):
 		}
 	}
-	err := e.service.Destroy(ctx, caller, c.Sandbox.ID)
-	e.drop(c.Sandbox.ID, lost)
+	err := c.engine.service.Destroy(ctx, everyone, c.Sandbox.ID)
+	c.engine.drop(c.Sandbox.ID, lost)
 	if errors.Is(err, runtime.ErrNotFound) {
 		return nil
 	}
 	if err == nil {
-		e.events.tell("destroy", c, nil)
+		c.engine.events.tell("destroy", c, nil)
 	}
 	return err
 }
 
+// inside returns a handle on the container's sandbox.
+func (c *Container) inside(ctx context.Context) (*service.Inside, error) {
+	return c.engine.service.Inside(ctx, everyone, c.Sandbox.ID)
+}
+
 // Inside returns a handle on the sandbox of a container for copying files.
-func (e *Engine) Inside(ctx context.Context, caller service.Caller, c *Container) (*service.Inside, error) {
+func (c *Container) Inside(ctx context.Context) (*service.Inside, error) {
 	if !c.Sandbox.State.Runs() {
-		if err := e.service.Start(ctx, caller, c.Sandbox.ID); err != nil && !errors.Is(err, runtime.ErrConflict) {
+		if err := c.engine.service.Start(ctx, everyone, c.Sandbox.ID); err != nil && !errors.Is(err, runtime.ErrConflict) {
 			return nil, err
 		}
 	}
-	return e.service.Inside(ctx, caller, c.Sandbox.ID)
+	return c.inside(ctx)
 }
 
 // Running returns a handle on a container whose main process runs; another one is
 // [runtime.ErrConflict].
-func (e *Engine) Running(ctx context.Context, caller service.Caller, c *Container) (*service.Inside, error) {
+func (c *Container) Running(ctx context.Context) (*service.Inside, error) {
 	switch {
 	case c.State == Paused && !c.Sandbox.Usable():
 		return nil, runtime.Errorf(runtime.ErrConflict, "container %s is paused: unpause it first", c.ID())
 	case !c.State.Runs():
 		return nil, runtime.Errorf(runtime.ErrConflict, "container %s is not running", c.ID())
 	}
-	return e.service.Inside(ctx, caller, c.Sandbox.ID)
+	return c.inside(ctx)
 }

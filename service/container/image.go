@@ -65,8 +65,8 @@ func (e *Engine) TagImage(ctx context.Context, ref, name string) error {
 	return e.opts.Images.Tag(ctx, id, []string{canonical})
 }
 
-// ImageOf returns the image of a container.
-func (e *Engine) ImageOf(c *Container) (*store.Image, error) { return e.opts.Images.Get(c.ImageID) }
+// MadeOf returns the image of a container.
+func (c *Container) MadeOf() (*store.Image, error) { return c.engine.opts.Images.Get(c.ImageID) }
 
 // ImageNames returns the canonical names of the tags of a build.
 func ImageNames(tags []string) (names []string, err error) {

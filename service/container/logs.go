@@ -6,8 +6,6 @@ import (
 	"errors"
 	"io"
 	"sync"
-
-	"wolffia/service"
 )
 
 // A Sight says what of a main process's output goes where. nil: nowhere.
@@ -20,20 +18,20 @@ type Sight struct {
 
 // Logs shows the output of a container's main process, as far as it is kept: the last MiB of each
 // stream, until the next start.
-func (e *Engine) Logs(ctx context.Context, caller service.Caller, c *Container, s *Sight) error {
+func (c *Container) Logs(ctx context.Context, s *Sight) error {
 	if c.State == Created {
 		return nil
 	}
-	e.mu.Lock()
-	shown := e.shown[c.Sandbox.ID]
+	c.engine.mu.Lock()
+	shown := c.engine.shown[c.Sandbox.ID]
 	if shown == nil {
 		shown = new(sync.WaitGroup)
-		e.shown[c.Sandbox.ID] = shown
+		c.engine.shown[c.Sandbox.ID] = shown
 	}
 	shown.Add(1)
-	e.mu.Unlock()
+	c.engine.mu.Unlock()
 	defer shown.Done()
-	v, err := e.view(ctx, caller, c, look{past: s.Past, follow: s.Follow})
+	v, err := c.view(ctx, look{past: s.Past, follow: s.Follow})
 	switch {
 	case gone(err): // it has ended with the sandbox
 		return nil
@@ -88,19 +86,17 @@ func tailOf(b []byte, n int) []byte {
 
 // An Attachment is a client of a main process, from before its start on or later.
 type Attachment struct {
-	engine    *Engine
-	caller    service.Caller
 	container *Container
 	main      *held // of the next start; nil: it runs
 	held      viewed
 }
 
 // Attach attaches a client to a container, which may not run yet. The caller calls Leave.
-func (e *Engine) Attach(caller service.Caller, c *Container) *Attachment {
-	a := &Attachment{engine: e, caller: caller, container: c}
+func (c *Container) Attach() *Attachment {
+	a := &Attachment{container: c}
 	if !c.State.Runs() {
-		a.main = e.next(c.Sandbox.ID)
-		a.held.Process, a.held.past = a.main.view(true, true, true)
+		a.main = c.engine.next(c.Sandbox.ID)
+		a.held.Process, a.held.past = a.main.view(look{true, true, true})
 	}
 	return a
 }
@@ -123,23 +119,21 @@ func (a *Attachment) Leave() {
 // Serve shows the output of the main process, which has begun, until it ends, and gives it what
 // comes from stdin, which may be nil. ctx ends when the client has gone.
 func (a *Attachment) Serve(ctx context.Context, stdin io.Reader, s *Sight) error {
-	v, err := a.held, error(nil)
-	if a.main == nil || a.main.process == nil {
-		c := a.container
+	v, c, err := a.held, a.container, error(nil)
+	if a.main == nil || a.main.process == nil { // its streams are not here
 		if a.main != nil { // it was not started
-			if c, err = a.engine.Get(ctx, a.caller, c.ID()); err != nil {
+			if c, err = c.Now(ctx); err != nil {
 				return err
 			}
 		}
-		if v, err = a.engine.view(ctx, a.caller, c, look{s.Past || a.main != nil, true, true}); err != nil {
+		if v, err = c.view(ctx, look{s.Past || a.main != nil, true, true}); err != nil {
 			return err
 		}
-		a.container = c
 	}
-	if stdin != nil && a.container.Kind != byJob {
+	if stdin != nil && c.Kind != byJob {
 		go func() { // ends with the client, or the process
 			_, _ = io.Copy(v.Stdin(), stdin)
-			if a.container.StdinOnce && a.container.Kind != byTerminal {
+			if c.StdinOnce && c.Kind != byTerminal {
 				_ = v.Stdin().Close()
 			}
 		}()

@@ -82,7 +82,7 @@ func TestLook(t *testing.T) {
 		}
 		h := &host{jobs: c.jobs, boxes: []*runtime.Sandbox{{ID: "0123456789ab", State: c.box, Labels: labels}}}
 		e := New(service.New(h, nil), &Options{})
-		list, err := e.List(t.Context(), service.Caller{All: true})
+		list, err := e.List(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -125,12 +125,11 @@ func TestWaitPaused(t *testing.T) {
 		r.Exit = &Exit{Code: 3, At: time.Now()}
 		h.end = box(runtime.StateStopped)
 		e := New(service.New(h, nil), &Options{})
-		all := service.Caller{All: true}
-		c, err := e.Get(t.Context(), all, FullID("0123456789ab"))
+		c, err := e.Get(t.Context(), FullID("0123456789ab"))
 		if err != nil || c.State != Paused {
 			t.Fatalf("got %+v, %v; want one that is paused", c, err)
 		}
-		if code, err := e.Wait(t.Context(), all, c); code != 3 || err != nil || h.looks < h.ends {
+		if code, err := c.Wait(t.Context()); code != 3 || err != nil || h.looks < h.ends {
 			t.Errorf("got %d, %v after %d looks; want 3 after %d", code, err, h.looks, h.ends)
 		}
 	})
@@ -170,7 +169,7 @@ func TestPrefix(t *testing.T) {
 	}}
 	e := New(service.New(h, nil), &Options{})
 	for ref, want := range map[string]string{"abc": "abc000000000", "ab": "", "abd": "fff000000000", "/abd": "fff000000000", "": "", "f": "fff000000000"} {
-		c, err := e.Get(t.Context(), service.Caller{All: true}, ref)
+		c, err := e.Get(t.Context(), ref)
 		if (err == nil) != (want != "") || err == nil && c.Sandbox.ID != want {
 			t.Errorf("%q: got %v, %v, want %q", ref, c, err, want)
 		}
@@ -183,7 +182,7 @@ func TestIdleFollower(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() {
-		v, _ := m.view(false, true, false)
+		v, _ := m.view(look{follow: true})
 		done <- (&Sight{Follow: true, Stdout: writer(func([]byte) error {
 			<-ctx.Done()
 			return ctx.Err()
@@ -211,37 +210,48 @@ func TestIdleFollower(t *testing.T) {
 	<-done
 }
 
-// Of two calls that start a container that has ended, the second one does not stop the first one's
-// sandbox.
+// Of two calls that start a container that has ended, here of two processes, the second one does not
+// stop the first one's sandbox. A start that fails leaves the record as it was.
 func TestStartTwice(t *testing.T) {
 	labels := map[string]string{launch.LabelRecord: "{}"}
-	r := &record{Started: time.Now().Add(-time.Hour), Kind: byJob, Exit: &Exit{}}
+	r := &record{Started: time.Now().Add(-time.Hour), Kind: byJob, Exit: &Exit{Code: 3}}
 	if err := r.put(labels); err != nil {
 		t.Fatal(err)
 	}
 	h := &host{boxes: []*runtime.Sandbox{{ID: "0123456789ab", State: runtime.StateRunning, Labels: labels}}}
-	e, all := New(service.New(h, nil), &Options{}), service.Caller{All: true}
-	c, err := e.Get(t.Context(), all, "0123456789ab")
-	if err != nil || c.State != Exited {
-		t.Fatal(c, err)
+	get := func() *Container {
+		c, err := New(service.New(h, nil), &Options{}).Get(t.Context(), "0123456789ab")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
 	}
+	c, early := get(), get()
 	stopped := 0
 	h.stop = func() {
 		if stopped++; stopped == 1 {
-			second := *c
-			if err := e.Start(t.Context(), all, &second, nil); !errors.Is(err, runtime.ErrExists) {
-				t.Errorf("during another start: %v", err)
+			late := get()
+			if late.State != Running {
+				t.Errorf("during a start: it is %s", late.State)
+			}
+			for _, second := range []*Container{early, late} {
+				if err := second.Start(t.Context(), nil); !errors.Is(err, runtime.ErrExists) {
+					t.Errorf("during another start: %v", err)
+				}
 			}
 		}
 	}
-	if err := e.Start(t.Context(), all, c, nil); !errors.Is(err, errNoStart) || stopped != 1 {
+	if err := c.Start(t.Context(), nil); !errors.Is(err, errNoStart) || stopped != 1 {
 		t.Errorf("stopped %d times, %v", stopped, err)
+	}
+	if now := get(); now.State != Exited || now.Exit.Code != 3 || !now.Started.Equal(r.Started) {
+		t.Errorf("after a start that failed: %+v", now.record)
 	}
 	r.Started = time.Now()
 	if err := r.put(labels); err != nil {
 		t.Fatal(err)
 	}
-	if err := e.Start(t.Context(), all, c, nil); !errors.Is(err, runtime.ErrExists) || stopped != 1 {
+	if err := early.Start(t.Context(), nil); !errors.Is(err, runtime.ErrExists) || stopped != 1 {
 		t.Errorf("after another start: stopped %d times, %v", stopped, err)
 	}
 }
@@ -268,15 +278,14 @@ func TestSignalEarly(t *testing.T) {
 	h := &host{boxes: []*runtime.Sandbox{{ID: "0123456789ab", State: runtime.StateRunning, Labels: labels}}}
 	e := New(service.New(h, nil), &Options{})
 	e.next("0123456789ab")
-	all := service.Caller{All: true}
-	c, err := e.Get(t.Context(), all, "0123")
+	c, err := e.Get(t.Context(), "0123")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := e.Signal(t.Context(), all, c, syscall.SIGTERM); !errors.Is(err, runtime.ErrUnavailable) {
+	if err := c.Signal(t.Context(), syscall.SIGTERM); !errors.Is(err, runtime.ErrUnavailable) {
 		t.Errorf("signal: got %v, want runtime.ErrUnavailable", err)
 	}
-	if err := e.Resize(t.Context(), all, c, 1, 1); !errors.Is(err, runtime.ErrUnavailable) {
+	if err := c.Resize(t.Context(), 1, 1); !errors.Is(err, runtime.ErrUnavailable) {
 		t.Errorf("resize: got %v, want runtime.ErrUnavailable", err)
 	}
 }
@@ -284,10 +293,9 @@ func TestSignalEarly(t *testing.T) {
 // What is held of a container goes with it, also when another process has removed it.
 func TestForgets(t *testing.T) {
 	e := New(service.New(&host{}, nil), &Options{})
-	all := service.Caller{All: true}
-	c := &Container{Sandbox: &service.Sandbox{Sandbox: &runtime.Sandbox{ID: "0123456789ab"}}}
+	c := &Container{Sandbox: &service.Sandbox{Sandbox: &runtime.Sandbox{ID: "0123456789ab"}}, engine: e}
 	e.next(c.Sandbox.ID).begin(nil)
-	e.finish(t.Context(), all, c, Exit{Code: lost})
+	c.finish(t.Context(), Exit{Code: lost})
 	if m := e.main(c.Sandbox.ID); m != nil {
 		t.Error("the output of a container that does not exist is kept")
 	}

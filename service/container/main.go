@@ -28,23 +28,25 @@ const startGrace = time.Minute
 // yet.
 func (c *Container) starting() bool { return time.Since(c.Started) < startGrace && c.Holder.alive() }
 
-// exitOf returns how a container's main process has ended; running: it has not, as far as is
-// known.
-func (e *Engine) exitOf(ctx context.Context, caller service.Caller, c *Container) (exit Exit, running bool) {
-	if c.record.Exit != nil {
+// exitOf returns how the main process has ended; running: it has not, as far as is known.
+func (c *Container) exitOf(ctx context.Context) (exit Exit, running bool) {
+	switch {
+	case c.record.Exit != nil:
 		return *c.record.Exit, false
+	case c.Kind == "":
+		return Exit{lost, time.Now()}, c.starting()
 	}
-	if exit, running = e.ended(ctx, caller, c); !running { // the error may be that of a pause
-		b, err := e.service.Get(ctx, caller, c.Sandbox.ID)
+	if exit, running = c.ended(ctx); !running { // the error may be that of a pause
+		b, err := c.engine.service.Get(ctx, everyone, c.Sandbox.ID)
 		running = err == nil && standsStill(b)
 	}
 	return exit, running
 }
 
 // ended is exitOf for a main process whose end is not recorded.
-func (e *Engine) ended(ctx context.Context, caller service.Caller, c *Container) (exit Exit, running bool) {
+func (c *Container) ended(ctx context.Context) (exit Exit, running bool) {
 	exit = Exit{lost, time.Now()}
-	in, err := e.service.Inside(ctx, caller, c.Sandbox.ID)
+	in, err := c.inside(ctx)
 	if err != nil {
 		return exit, !gone(err)
 	}
@@ -56,7 +58,7 @@ func (e *Engine) ended(ctx context.Context, caller service.Caller, c *Container)
 		if err != nil || s.Terminal != nil {
 			return exit, !gone(err) || c.starting()
 		}
-		if r, err := e.await(ctx, caller, c); err == nil {
+		if r, err := c.await(ctx); err == nil {
 			exit.Code = CodeOf(&r, nil)
 		}
 	case byJob:
@@ -72,8 +74,8 @@ func (e *Engine) ended(ctx context.Context, caller service.Caller, c *Container)
 }
 
 // await waits for the end of a main process.
-func (e *Engine) await(ctx context.Context, caller service.Caller, c *Container) (runtime.Result, error) {
-	v, err := e.view(ctx, caller, c, look{})
+func (c *Container) await(ctx context.Context) (runtime.Result, error) {
+	v, err := c.view(ctx, look{})
 	if err != nil {
 		return runtime.Result{}, err
 	}
@@ -92,28 +94,28 @@ func CodeOf(r *runtime.Result, err error) int {
 }
 
 // finish records how a main process has ended, and removes a container that is to be removed then.
-func (e *Engine) finish(ctx context.Context, caller service.Caller, c *Container, exit Exit) {
+func (c *Container) finish(ctx context.Context, exit Exit) {
 	ctx = context.WithoutCancel(ctx)
 	first := false
-	err := e.change(ctx, caller, c, func(r *record) error {
+	err := c.change(ctx, func(r *record) error {
 		if first = r.Exit == nil && r.Started.Equal(c.Started); first {
 			r.Exit = &exit
 		}
 		return nil
 	})
 	if first {
-		e.events.tell("die", c, map[string]string{"exitCode": strconv.Itoa(exit.Code)})
+		c.engine.events.tell("die", c, map[string]string{"exitCode": strconv.Itoa(exit.Code)})
 	}
-	e.mu.Lock()
-	m := e.live[c.Sandbox.ID]
+	c.engine.mu.Lock()
+	m := c.engine.live[c.Sandbox.ID]
 	if m != nil && !isClosed(m.started) {
 		m = nil // of the next start
 	} else if c.HostConfig.AutoRemove || errors.Is(err, runtime.ErrNotFound) { // else its output stays
-		delete(e.live, c.Sandbox.ID)
+		delete(c.engine.live, c.Sandbox.ID)
 	}
-	e.mu.Unlock()
+	c.engine.mu.Unlock()
 	if c.HostConfig.AutoRemove {
-		_ = e.destroy(ctx, caller, c, true)
+		_ = c.destroy(ctx, true)
 	}
 	if m != nil {
 		m.end(exit.Code)
@@ -121,8 +123,8 @@ func (e *Engine) finish(ctx context.Context, caller service.Caller, c *Container
 }
 
 // change changes the record of a container.
-func (e *Engine) change(ctx context.Context, caller service.Caller, c *Container, edit func(*record) error) error {
-	return e.service.ChangeRecord(ctx, caller, c.Sandbox.ID, func(labels map[string]string) error {
+func (c *Container) change(ctx context.Context, edit func(*record) error) error {
+	return c.engine.service.ChangeRecord(ctx, everyone, c.Sandbox.ID, func(labels map[string]string) error {
 		r := recordOf(labels)
 		if r == nil {
 			return runtime.Errorf(runtime.ErrConflict, "container %s has lost its record", c.ID())
@@ -137,119 +139,125 @@ func (e *Engine) change(ctx context.Context, caller service.Caller, c *Container
 
 var errRunning = runtime.Errorf(runtime.ErrExists, "the container is already running")
 
-// claim makes a container one that runs, before its main process begins; another caller cannot
-// then. A container that runs is [runtime.ErrExists].
-func (e *Engine) claim(ctx context.Context, caller service.Caller, c *Container, by kind) error {
+// claim makes a container one that runs, before its main process begins: no other caller of any
+// process can then, nor stop its sandbox. A container that runs is [runtime.ErrExists].
+func (c *Container) claim(ctx context.Context, by kind) error {
 	switch c.State {
 	case Running:
 		return errRunning
 	case Paused:
 		return runtime.Errorf(runtime.ErrConflict, "container %s is paused: unpause it instead", c.ID())
 	}
-	id, was := c.Sandbox.ID, c.Started
-	if _, busy := e.starting.LoadOrStore(id, true); busy {
-		return errRunning
-	}
-	defer e.starting.Delete(id)
-	now, err := e.service.Get(ctx, caller, id)
+	was, now := c.record, time.Now().Round(0)
+	err := c.change(ctx, func(r *record) error {
+		if !r.Started.Equal(was.Started) {
+			return errRunning
+		}
+		r.Started, r.Exit, r.Kind, r.Session, r.Holder = now, nil, "", "", self()
+		return nil
+	})
 	if err != nil {
 		return err
 	}
-	if r := recordOf(now.Labels); r != nil && !r.Started.Equal(was) { // else its Stop would be that of a later start
-		return errRunning
-	}
-	if c.State == Exited && c.Sandbox.State.Runs() { // nothing of the last run stays
-		if err := e.service.Stop(ctx, caller, id); err != nil && !errors.Is(err, runtime.ErrConflict) {
+	failed := c.renew(ctx)
+	return errors.Join(failed, c.change(context.WithoutCancel(ctx), func(r *record) error {
+		switch {
+		case !r.Started.Equal(now) || r.Exit != nil:
+			return runtime.Errorf(runtime.ErrConflict, "container %s: its start took too long", c.ID())
+		case failed != nil:
+			*r = was
+		default:
+			r.Kind = by
+		}
+		return nil
+	}))
+}
+
+// renew has the sandbox run, with nothing of an earlier main process.
+func (c *Container) renew(ctx context.Context) error {
+	s, id := c.engine.service, c.Sandbox.ID
+	if c.State == Exited && c.Sandbox.State.Runs() {
+		if err := s.Stop(ctx, everyone, id); err != nil && !errors.Is(err, runtime.ErrConflict) {
 			return err
 		}
 	}
 	if c.State == Exited || c.Sandbox.State != runtime.StateRunning {
-		if err := e.service.Start(ctx, caller, id); err != nil && !errors.Is(err, runtime.ErrConflict) {
+		if err := s.Start(ctx, everyone, id); err != nil && !errors.Is(err, runtime.ErrConflict) {
 			return err
 		}
 	}
-	return e.change(ctx, caller, c, func(r *record) error {
-		if !r.Started.Equal(was) {
-			return errRunning
-		}
-		r.Started, r.Exit, r.Kind, r.Session, r.Holder = time.Now().Round(0), nil, by, "", self()
-		return nil
-	})
+	return nil
 }
 
 // Start starts a container's main process. hold nil: the main process outlives the caller.
 // Otherwise hold runs it, as its caller's own, and returns its exit code when it has ended, which
 // Start waits for. A container that runs already is [runtime.ErrExists], a program that certainly
 // does not exist a [*runtime.StartError].
-func (e *Engine) Start(ctx context.Context, caller service.Caller, c *Container,
-	hold func(*runtime.Command) (code int, err error),
-) (err error) {
-	by, m := byJob, e.main(c.Sandbox.ID)
+func (c *Container) Start(ctx context.Context, hold func(*runtime.Command) (code int, err error)) (err error) {
+	by, m := byJob, c.engine.main(c.Sandbox.ID)
 	switch {
 	case hold != nil, m.awaited():
 		by = byHolder
 	case c.Tty:
 		by = byTerminal
-	case c.OpenStdin && e.opts.Own:
+	case c.OpenStdin && c.engine.opts.Own:
 		return runtime.Errorf(runtime.ErrUnsupported,
 			"a container with standard input and without a terminal runs attached only: add -t, or leave -i or -d out")
 	case c.OpenStdin:
 		by = byHolder
 	}
-	if err := e.claim(ctx, caller, c, by); err != nil {
+	if err := c.claim(ctx, by); err != nil {
 		return err
 	}
 	cmd := &runtime.Command{Command: c.Argv, OpenStdin: c.OpenStdin, TTY: c.Tty}
 	if hold != nil {
-		e.events.tell("start", c, nil)
+		c.engine.events.tell("start", c, nil)
 		code, err := hold(cmd)
-		e.finish(ctx, caller, c, Exit{code, time.Now()})
+		c.finish(ctx, Exit{code, time.Now()})
 		return err
 	}
 	defer func() {
 		if err != nil {
-			e.drop(c.Sandbox.ID, StartCode(err))
-			e.finish(ctx, caller, c, Exit{StartCode(err), time.Now()})
+			c.engine.drop(c.Sandbox.ID, StartCode(err))
+			c.finish(ctx, Exit{StartCode(err), time.Now()})
 		}
 	}()
-	in, err := e.service.Inside(ctx, caller, c.Sandbox.ID)
+	in, err := c.inside(ctx)
 	if err != nil {
 		return err
 	}
 	if by == byHolder {
-		return e.hold(ctx, caller, c, in, cmd)
+		return c.hold(ctx, in, cmd)
 	}
 	if err := findProgram(ctx, in, c.Argv[0]); err != nil {
 		return err
 	}
 	line := "exec " + shellword.Join(c.Argv)
 	if by == byTerminal {
-		err = e.startTerminal(ctx, caller, c, in, line)
+		err = c.startTerminal(ctx, in, line)
 	} else {
 		_, err = in.Jobs(mainJob).Start(ctx, mainJob, &runtime.Command{Command: []string{line}})
 	}
 	if err == nil {
-		if e.events.tell("start", c, nil); m != nil {
+		if c.engine.events.tell("start", c, nil); m != nil {
 			m.begin(nil)
 		}
-		if !e.opts.Own {
-			e.watch(caller, c)
+		if !c.engine.opts.Own {
+			c.watch()
 		}
 	}
 	return err
 }
 
 // hold starts a main process that ends with this process, which keeps its output.
-func (e *Engine) hold(ctx context.Context, caller service.Caller, c *Container, in *service.Inside,
-	cmd *runtime.Command,
-) error {
+func (c *Container) hold(ctx context.Context, in *service.Inside, cmd *runtime.Command) error {
 	began := make(chan struct{})
 	cmd.Rows, cmd.Cols, cmd.Started = 24, 80, func(int) { close(began) }
 	p, err := in.Start(context.WithoutCancel(ctx), cmd)
 	if err != nil {
 		return StartError(err)
 	}
-	m, ended, failed := e.next(c.Sandbox.ID), make(chan struct{}), error(nil)
+	m, ended, failed := c.engine.next(c.Sandbox.ID), make(chan struct{}), error(nil)
 	exit := Exit{Code: lost}
 	go func() { // ends with the process
 		defer close(ended)
@@ -266,24 +274,22 @@ func (e *Engine) hold(ctx context.Context, caller service.Caller, c *Container, 
 		}
 	}
 	m.begin(p)
-	e.events.tell("start", c, nil)
+	c.engine.events.tell("start", c, nil)
 	go func() { // ends with the process
 		<-ended
 		exit.At = time.Now()
-		e.finish(context.Background(), caller, c, exit)
+		c.finish(context.Background(), exit)
 	}()
 	return nil
 }
 
 // startTerminal starts a main process at the terminal of a session.
-func (e *Engine) startTerminal(ctx context.Context, caller service.Caller, c *Container, in *service.Inside,
-	line string,
-) error {
+func (c *Container) startTerminal(ctx context.Context, in *service.Inside, line string) error {
 	session, err := in.CreateTerminal(ctx, "", line)
 	if err != nil {
 		return err
 	}
-	if err := e.change(ctx, caller, c, func(r *record) error { r.Session = session; return nil }); err != nil {
+	if err := c.change(ctx, func(r *record) error { r.Session = session; return nil }); err != nil {
 		return err
 	}
 	t, err := in.View(ctx, session, &runtime.AttachRequest{Rows: 24, Cols: 80})
@@ -343,14 +349,14 @@ const lookAgain = time.Second
 
 // Wait waits until a container's main process has ended, and returns its exit code. A container
 // that does not run has ended; one that is paused has not.
-func (e *Engine) Wait(ctx context.Context, caller service.Caller, c *Container) (int, error) {
+func (c *Container) Wait(ctx context.Context) (int, error) {
 	for c.State == Paused {
 		select {
 		case <-ctx.Done():
 			return 0, ctx.Err()
 		case <-time.After(lookAgain):
 		}
-		now, err := e.Get(ctx, caller, c.ID())
+		now, err := c.Now(ctx)
 		if err != nil {
 			return 0, err
 		}
@@ -359,38 +365,38 @@ func (e *Engine) Wait(ctx context.Context, caller service.Caller, c *Container) 
 	if !c.State.Runs() {
 		return c.Exit.Code, nil
 	}
-	r, err := e.await(ctx, caller, c)
+	r, err := c.await(ctx)
 	if c.Kind == byHolder && !gone(err) || ctx.Err() != nil {
 		return r.ExitCode, err
 	}
 	exit := Exit{CodeOf(&r, nil), time.Now()}
 	if err != nil {
 		var running bool
-		if exit, running = e.exitOf(ctx, caller, c); running {
+		if exit, running = c.exitOf(ctx); running {
 			return 0, runtime.Errorf(runtime.ErrUnavailable,
 				"container %s is being started, or cannot be asked: try again: %w", c.ID(), err)
 		}
 	}
-	e.finish(ctx, caller, c, exit)
+	c.finish(ctx, exit)
 	return exit.Code, nil
 }
 
 // Next returns what waits for the end of a container's main process: of its next start, if it does
 // not run. That is expected from the call of Next on.
-func (e *Engine) Next(caller service.Caller, c *Container) (wait func(context.Context) (int, error)) {
+func (c *Container) Next() (wait func(context.Context) (int, error)) {
 	if c.State.Runs() {
-		return func(ctx context.Context) (int, error) { return e.Wait(ctx, caller, c) }
+		return func(ctx context.Context) (int, error) { return c.Wait(ctx) }
 	}
-	return e.next(c.Sandbox.ID).wait
+	return c.engine.next(c.Sandbox.ID).wait
 }
 
 // Signal sends a signal, such as KILL, to the processes of a container's main process.
-func (e *Engine) Signal(ctx context.Context, caller service.Caller, c *Container, sig syscall.Signal) error {
-	e.events.tell("kill", c, map[string]string{"signal": strconv.Itoa(int(sig))})
-	return e.running(ctx, caller, c, func(v runtime.Process, err error) error {
+func (c *Container) Signal(ctx context.Context, sig syscall.Signal) error {
+	c.engine.events.tell("kill", c, map[string]string{"signal": strconv.Itoa(int(sig))})
+	return c.running(ctx, func(v runtime.Process, err error) error {
 		switch {
 		case errors.Is(err, errElsewhere): // its client ends with it
-			err = e.service.Stop(ctx, caller, c.Sandbox.ID)
+			err = c.engine.service.Stop(ctx, everyone, c.Sandbox.ID)
 		case err == nil:
 			err = v.Signal(sig)
 		}
@@ -399,8 +405,8 @@ func (e *Engine) Signal(ctx context.Context, caller service.Caller, c *Container
 }
 
 // Resize sets the size of a container's terminal.
-func (e *Engine) Resize(ctx context.Context, caller service.Caller, c *Container, rows, cols uint16) error {
-	return e.running(ctx, caller, c, func(v runtime.Process, err error) error {
+func (c *Container) Resize(ctx context.Context, rows, cols uint16) error {
+	return c.running(ctx, func(v runtime.Process, err error) error {
 		if err == nil {
 			err = v.Resize(rows, cols)
 		}
@@ -409,13 +415,11 @@ func (e *Engine) Resize(ctx context.Context, caller service.Caller, c *Container
 }
 
 // running does something with a view of a main process that runs.
-func (e *Engine) running(ctx context.Context, caller service.Caller, c *Container,
-	do func(runtime.Process, error) error,
-) error {
-	if _, err := e.Running(ctx, caller, c); err != nil {
+func (c *Container) running(ctx context.Context, do func(runtime.Process, error) error) error {
+	if _, err := c.Running(ctx); err != nil {
 		return err
 	}
-	v, err := e.view(ctx, caller, c, look{})
+	v, err := c.view(ctx, look{})
 	if err == nil {
 		defer v.Close()
 	}
@@ -424,30 +428,30 @@ func (e *Engine) running(ctx context.Context, caller service.Caller, c *Containe
 
 // Pause has the processes of a running container stand still until Unpause, its main process too.
 // [runtime.ErrUnsupported] if its sandbox has neither a control group nor a kernel of its own.
-func (e *Engine) Pause(ctx context.Context, caller service.Caller, c *Container) error {
-	in, err := e.Running(ctx, caller, c)
+func (c *Container) Pause(ctx context.Context) error {
+	in, err := c.Running(ctx)
 	if err == nil {
 		err = in.Pause(ctx)
 	}
 	if err == nil {
 		c.State = Paused
-		e.events.tell("pause", c, nil)
+		c.engine.events.tell("pause", c, nil)
 	}
 	return err
 }
 
 // Unpause ends a pause. A container that is not paused is [runtime.ErrConflict].
-func (e *Engine) Unpause(ctx context.Context, caller service.Caller, c *Container) error {
+func (c *Container) Unpause(ctx context.Context) error {
 	if c.State != Paused {
 		return runtime.Errorf(runtime.ErrConflict, "container %s is not paused", c.ID())
 	}
-	if _, err := e.service.Thaw(ctx, caller, c.Sandbox.ID); err != nil {
+	if _, err := c.engine.service.Thaw(ctx, everyone, c.Sandbox.ID); err != nil {
 		return err
 	}
 	c.State = Running
-	e.events.tell("unpause", c, nil)
-	if !e.opts.Own { // this service may have begun during the pause
-		e.watch(caller, c)
+	c.engine.events.tell("unpause", c, nil)
+	if !c.engine.opts.Own { // this service may have begun during the pause
+		c.watch()
 	}
 	return nil
 }
@@ -457,12 +461,12 @@ const stopTimeout = 10 * time.Second
 
 // Stop ends a container's main process: by its stop signal, and after the time-out by SIGKILL.
 // limit nil: the container's own. One that does not run is left as it is.
-func (e *Engine) Stop(ctx context.Context, caller service.Caller, c *Container, limit *time.Duration) error {
+func (c *Container) Stop(ctx context.Context, limit *time.Duration) error {
 	if !c.State.Runs() {
 		return nil
 	}
 	if c.State == Paused {
-		if err := e.Unpause(ctx, caller, c); err != nil {
+		if err := c.Unpause(ctx); err != nil {
 			return err
 		}
 	}
@@ -473,37 +477,37 @@ func (e *Engine) Stop(ctx context.Context, caller service.Caller, c *Container, 
 	case c.StopTimeout != nil:
 		patience = time.Duration(*c.StopTimeout) * time.Second
 	}
-	if err := e.Signal(ctx, caller, c, cmp.Or(signalOf(c.StopSignal), syscall.SIGTERM)); err != nil && !gone(err) {
+	if err := c.Signal(ctx, cmp.Or(signalOf(c.StopSignal), syscall.SIGTERM)); err != nil && !gone(err) {
 		return err
 	}
 	waiting, cancel := ctx, context.CancelFunc(func() {})
 	if patience >= 0 { // else it waits for ever
 		waiting, cancel = context.WithTimeout(ctx, patience)
 	}
-	_, err := e.Wait(waiting, caller, c)
+	_, err := c.Wait(waiting)
 	cancel()
 	if err != nil && ctx.Err() == nil {
-		err = e.kill(ctx, caller, c)
+		err = c.kill(ctx)
 	}
 	if err == nil {
-		e.events.tell("stop", c, nil)
+		c.engine.events.tell("stop", c, nil)
 	}
 	return err
 }
 
 // kill ends a container's main process by SIGKILL, and waits for the end.
-func (e *Engine) kill(ctx context.Context, caller service.Caller, c *Container) error {
+func (c *Container) kill(ctx context.Context) error {
 	if c.State == Paused { // no signal ends what stands still
-		if err := e.Unpause(ctx, caller, c); err != nil {
+		if err := c.Unpause(ctx); err != nil {
 			return err
 		}
 	}
-	if err := e.Signal(ctx, caller, c, syscall.SIGKILL); err != nil && !errors.Is(err, runtime.ErrNotFound) {
+	if err := c.Signal(ctx, syscall.SIGKILL); err != nil && !errors.Is(err, runtime.ErrNotFound) {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
-	_, err := e.Wait(ctx, caller, c)
+	_, err := c.Wait(ctx)
 	return err
 }
 
@@ -520,13 +524,13 @@ func signalOf(name string) syscall.Signal {
 
 // Kill sends the signal of a name or number, as docker kill does: empty is SIGKILL, whose effect
 // Kill waits for.
-func (e *Engine) Kill(ctx context.Context, caller service.Caller, c *Container, name string) error {
+func (c *Container) Kill(ctx context.Context, name string) error {
 	switch sig := signalOf(cmp.Or(name, "KILL")); sig {
 	case 0:
 		return invalid("invalid signal: %s", name)
 	case syscall.SIGKILL:
-		return e.kill(ctx, caller, c)
+		return c.kill(ctx)
 	default:
-		return e.Signal(ctx, caller, c, sig)
+		return c.Signal(ctx, sig)
 	}
 }

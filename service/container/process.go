@@ -9,7 +9,6 @@ import (
 	"wolffia/internal/excerpt"
 	"wolffia/ops"
 	"wolffia/runtime"
-	"wolffia/service"
 )
 
 // kept is how many bytes of each stream of a main process are kept.
@@ -41,21 +40,21 @@ type look struct {
 }
 
 // view returns a view of a container's main process. The caller closes the view.
-func (e *Engine) view(ctx context.Context, caller service.Caller, c *Container, l look) (v viewed, err error) {
-	in, err := e.service.Inside(ctx, caller, c.Sandbox.ID)
+func (c *Container) view(ctx context.Context, l look) (v viewed, err error) {
+	in, err := c.inside(ctx)
 	if err != nil {
 		return v, err
 	}
 	switch c.Kind {
 	case byHolder:
-		m := e.main(c.Sandbox.ID)
+		m := c.engine.main(c.Sandbox.ID)
 		if m == nil {
 			return v, errElsewhere
 		}
 		if !isClosed(m.started) {
 			return v, runtime.Errorf(runtime.ErrUnavailable, "container %s is being started: try again", c.ID())
 		}
-		v.Process, v.past = m.view(l.past, l.follow, l.attached)
+		v.Process, v.past = m.view(l)
 	case byTerminal:
 		q := &runtime.AttachRequest{Offset: runtime.FromEnd}
 		if l.past {
@@ -247,18 +246,18 @@ type heldView struct {
 }
 
 // view returns a view; the process waits for an attached one.
-func (m *held) view(past, follow, attached bool) (v *heldView, there [2]uint64) {
+func (m *held) view(l look) (v *heldView, there [2]uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	v = &heldView{held: m, follow: follow}
+	v = &heldView{held: m, follow: l.follow}
 	for i, r := range m.rings {
 		v.at[i] = r.End()
-		if past {
+		if l.past {
 			v.at[i] = r.Start()
 			there[i] = r.End() - r.Start()
 		}
 	}
-	if attached {
+	if l.attached {
 		m.readers[v] = true
 	}
 	return v, there

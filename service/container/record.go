@@ -30,7 +30,7 @@ type record struct {
 	Config
 	ImageID string
 	Argv    []string
-	Kind    kind      `json:",omitempty"`
+	Kind    kind      `json:",omitempty"` // empty: it does not run, or another call is about to start it
 	Session string    `json:",omitempty"` // byTerminal
 	Holder  holder    `json:",omitzero"`  // the process that has started it
 	Started time.Time `json:",omitzero"`  // zero: never

@@ -1,7 +1,6 @@
 package engineapi
 
 import (
-	"bytes"
 	"encoding/json"
 	"reflect"
 	"slices"
@@ -22,8 +21,8 @@ var named = map[string][]string{
 	"EndpointsConfig": {"default", "none", "bridge", "host"}, // HostConfig.NetworkMode says it
 }
 
-// decode decodes JSON into to. A field that to does not have must be empty, or harmless: what a
-// client asks for is never dropped.
+// decode decodes JSON into to. A field that to does not have must ask for nothing: what a client
+// asks for is never dropped.
 func decode(b []byte, to any) error {
 	var all any
 	err := json.Unmarshal(b, &all)
@@ -33,78 +32,65 @@ func decode(b []byte, to any) error {
 	if err != nil {
 		return runtime.Errorf(runtime.ErrInvalid, "the request's body: %w", err)
 	}
-	all = asked("", all)
-	text, err := json.Marshal(all)
-	if err != nil {
-		return err
+	if name := lacking(reflect.TypeOf(to), "", all); name != "" {
+		return runtime.Errorf(runtime.ErrUnsupported,
+			"%s: wolffia does not have this option of docker's: leave it out", strings.TrimPrefix(name, "."))
 	}
-	strict := json.NewDecoder(bytes.NewReader(text))
-	strict.DisallowUnknownFields()
-	err = strict.Decode(reflect.New(reflect.TypeOf(to).Elem()).Interface())
-	if err == nil {
-		return nil
-	}
-	name := strings.Trim(strings.TrimPrefix(err.Error(), "json: unknown field "), `"`)
-	return runtime.Errorf(runtime.ErrUnsupported, "%s: wolffia does not have this option of docker's: leave it out",
-		strings.TrimSuffix(placeOf(name, all)+name, "."))
+	return nil
 }
 
-// asked returns what of a field's value asks for something; nil: nothing.
-func asked(field string, v any) any {
-	switch of := v.(type) {
-	case []any:
-		some := false
-		for i := range of {
-			of[i] = asked("", of[i])
-			some = some || of[i] != nil
-		}
-		if !some {
-			return nil
-		}
-	case map[string]any:
-		without, is := named[field]
-		for k, one := range of {
-			if one = asked(k, one); one == nil && is && !slices.Contains(without, k) {
-				one = true
-			}
-			if of[k] = one; one == nil {
-				delete(of, k)
-			}
-		}
-		if len(of) == 0 {
-			return nil
-		}
-	default:
-		if v == nil || reflect.ValueOf(v).IsZero() {
-			return nil
-		}
+// lacking returns the name of a field of v that asks for something, and that the type t does not
+// have; empty: there is none. name is that of v.
+func lacking(t reflect.Type, name string, v any) string {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
 	}
-	if text, err := json.Marshal(v); err == nil && string(text) == harmless[field] {
-		return nil
-	}
-	return v
-}
-
-// placeOf returns where a field is, with a point at the end; empty: at the top, or nowhere.
-func placeOf(field string, v any) string {
 	switch of := v.(type) {
 	case []any:
 		for _, one := range of {
-			if place := placeOf(field, one); place != "" {
-				return place
+			if found := lacking(t.Elem(), name, one); found != "" {
+				return found
 			}
 		}
 	case map[string]any:
 		for k, one := range of {
-			if inner, is := one.(map[string]any); is {
-				if _, has := inner[field]; has {
-					return k + "."
-				}
+			inner := t
+			if t.Kind() == reflect.Map {
+				inner = t.Elem()
+			} else if f, has := t.FieldByNameFunc(func(n string) bool { return strings.EqualFold(n, k) }); has {
+				inner = f.Type
+			} else if asks(k, one) {
+				return name + "." + k
+			} else {
+				continue
 			}
-			if place := placeOf(field, one); place != "" {
-				return k + "." + place
+			if found := lacking(inner, name+"."+k, one); found != "" {
+				return found
 			}
 		}
 	}
 	return ""
+}
+
+// asks reports whether a field's value asks for something.
+func asks(field string, v any) bool {
+	some := false
+	switch of := v.(type) {
+	case nil:
+	case []any:
+		some = slices.ContainsFunc(of, func(one any) bool { return asks("", one) })
+	case map[string]any:
+		own := map[string]any{}
+		without, is := named[field]
+		for k, one := range of {
+			if asks(k, one) || is && !slices.Contains(without, k) {
+				own[k] = one
+			}
+		}
+		v, some = own, len(own) > 0
+	default:
+		some = !reflect.ValueOf(v).IsZero()
+	}
+	text, err := json.Marshal(v)
+	return some && (err != nil || string(text) != harmless[field])
 }

@@ -21,7 +21,7 @@ func listContainers(h *Handler, ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, err := h.engine.List(ctx, caller)
+	list, err := h.engine.List(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -32,11 +32,16 @@ func listContainers(h *Handler, ctx context.Context, r *request) (any, error) {
 	if limit > 0 {
 		list = list[:min(limit, len(list))]
 	}
-	all := []view.Object{}
-	for _, c := range list {
-		all = append(all, view.Summary(c))
+	return each(list, view.Summary), nil
+}
+
+// each returns what docker says of each of a list; none is an empty list.
+func each[T any](list []T, say func(T) view.Object) []view.Object {
+	all := make([]view.Object, 0, len(list))
+	for _, one := range list {
+		all = append(all, say(one))
 	}
-	return all, nil
+	return all
 }
 
 func createContainer(h *Handler, ctx context.Context, r *request) (any, error) {
@@ -47,26 +52,30 @@ func createContainer(h *Handler, ctx context.Context, r *request) (any, error) {
 	if err := r.decode(config); err != nil {
 		return nil, err
 	}
-	made, warnings, err := h.engine.Create(ctx, caller, r.query.Get("name"), config)
+	made, warnings, err := h.engine.Create(ctx, r.query.Get("name"), config)
 	if err != nil {
 		return nil, err
 	}
-	if warnings == nil {
-		warnings = []string{}
-	}
-	return created{map[string]any{"Id": made.ID(), "Warnings": warnings}}, nil
+	return created{view.Object{"Id": made.ID(), "Warnings": append([]string{}, warnings...)}}, nil
 }
 
-func inspectContainer(h *Handler, ctx context.Context, r *request, c *container.Container) (any, error) {
-	return view.Inspect(h.engine, c)
+func inspectContainer(_ *Handler, _ context.Context, _ *request, c *container.Container) (any, error) {
+	return view.Inspect(c)
 }
 
-func startContainer(h *Handler, ctx context.Context, r *request, c *container.Container) (any, error) {
-	err := h.engine.Start(context.WithoutCancel(ctx), caller, c, nil)
+// changing returns a call that changes the container of its request, also if its client goes.
+func changing(do func(ctx context.Context, r *request, c *container.Container) error) call {
+	return of(func(_ *Handler, ctx context.Context, r *request, c *container.Container) (any, error) {
+		return nil, do(context.WithoutCancel(ctx), r, c)
+	})
+}
+
+func start(ctx context.Context, _ *request, c *container.Container) error {
+	err := c.Start(ctx, nil)
 	if errors.Is(err, runtime.ErrExists) {
-		return nil, errNotModified
+		return errNotModified
 	}
-	return nil, err
+	return err
 }
 
 // seconds returns the parameter t; nil: it is not set.
@@ -78,59 +87,50 @@ func (r *request) seconds() *time.Duration {
 	return new(time.Duration(n) * time.Second)
 }
 
-func stopContainer(h *Handler, ctx context.Context, r *request, c *container.Container) (any, error) {
+func stop(ctx context.Context, r *request, c *container.Container) error {
 	if !c.State.Runs() {
-		return nil, errNotModified
+		return errNotModified
 	}
-	return nil, h.engine.Stop(context.WithoutCancel(ctx), caller, c, r.seconds())
+	return c.Stop(ctx, r.seconds())
 }
 
-func restartContainer(h *Handler, ctx context.Context, r *request, c *container.Container) (any, error) {
-	ctx = context.WithoutCancel(ctx)
-	if c.State.Runs() {
-		err := h.engine.Stop(ctx, caller, c, r.seconds())
-		if err == nil {
-			c, err = h.get(ctx, r)
-		}
-		if err != nil {
-			return nil, err
-		}
+func restart(ctx context.Context, r *request, c *container.Container) error {
+	err := c.Stop(ctx, r.seconds())
+	if err == nil {
+		c, err = c.Now(ctx)
 	}
-	return nil, h.engine.Start(ctx, caller, c, nil)
+	if err != nil {
+		return err
+	}
+	return c.Start(ctx, nil)
 }
 
-func killContainer(h *Handler, ctx context.Context, r *request, c *container.Container) (any, error) {
-	return nil, h.engine.Kill(context.WithoutCancel(ctx), caller, c, r.query.Get("signal"))
+func kill(ctx context.Context, r *request, c *container.Container) error {
+	return c.Kill(ctx, r.query.Get("signal"))
 }
 
-func pauseContainer(h *Handler, ctx context.Context, _ *request, c *container.Container) (any, error) {
-	return nil, h.engine.Pause(context.WithoutCancel(ctx), caller, c)
-}
+func pause(ctx context.Context, _ *request, c *container.Container) error { return c.Pause(ctx) }
 
-func unpauseContainer(h *Handler, ctx context.Context, _ *request, c *container.Container) (any, error) {
-	return nil, h.engine.Unpause(context.WithoutCancel(ctx), caller, c)
-}
+func unpause(ctx context.Context, _ *request, c *container.Container) error { return c.Unpause(ctx) }
 
 // waitContainer answers when the main process has ended; the headers at once, so that the client
 // can then start it.
-func waitContainer(h *Handler, ctx context.Context, r *request, c *container.Container) (any, error) {
-	wait := func(ctx context.Context) (int, error) { return h.engine.Wait(ctx, caller, c) }
+func waitContainer(_ *Handler, ctx context.Context, r *request, c *container.Container) (any, error) {
+	wait := c.Wait
 	switch condition := r.query.Get("condition"); condition {
 	case "", "not-running":
 	case "next-exit", "removed":
-		wait = h.engine.Next(caller, c)
+		wait = c.Next()
 	default:
 		return nil, runtime.Errorf(runtime.ErrInvalid, "invalid condition: %q", condition)
 	}
-	r.w.Header().Set("Content-Type", "application/json")
-	r.w.WriteHeader(http.StatusOK)
-	_ = http.NewResponseController(r.w).Flush()
+	out := r.lines()
 	code, err := wait(ctx)
-	reply := map[string]any{"StatusCode": code, "Error": nil}
+	reply := view.Object{"StatusCode": code, "Error": nil}
 	if err != nil {
-		reply["Error"] = map[string]string{"Message": err.Error()}
+		reply["Error"] = view.Object{"Message": err.Error()}
 	}
-	_ = json.NewEncoder(r.w).Encode(reply)
+	_ = out.send(reply)
 	return done{}, nil
 }
 
@@ -144,36 +144,31 @@ func (r *request) size() (rows, cols uint16, err error) {
 	return uint16(h), uint16(w), nil
 }
 
-func resizeContainer(h *Handler, ctx context.Context, r *request, c *container.Container) (any, error) {
+func resizeContainer(_ *Handler, ctx context.Context, r *request, c *container.Container) (any, error) {
 	rows, cols, err := r.size()
 	if err != nil {
 		return nil, err
 	}
-	return view.Object{}, h.engine.Resize(ctx, caller, c, rows, cols)
+	return view.Object{}, c.Resize(ctx, rows, cols)
 }
 
-func removeContainer(h *Handler, ctx context.Context, r *request) (any, error) {
+func remove(ctx context.Context, r *request, c *container.Container) error {
 	if r.truth("link") {
-		return nil, runtime.Errorf(runtime.ErrUnsupported, "link: there are no links")
+		return runtime.Errorf(runtime.ErrUnsupported, "link: there are no links")
 	}
-	return nil, h.engine.Remove(context.WithoutCancel(ctx), caller, r.ref, r.truth("force"))
+	return c.Remove(ctx, r.truth("force"))
 }
 
-// place returns a handle on the container's files, and the path of the request.
-func (h *Handler) place(ctx context.Context, r *request, c *container.Container) (*service.Inside, string, error) {
+// place returns a handle on the container's files, and the path of the request. described: it sets
+// the header that describes the file.
+func (r *request) place(ctx context.Context, c *container.Container, described bool) (*service.Inside, string, error) {
 	path := r.query.Get("path")
 	if path == "" {
 		return nil, "", runtime.Errorf(runtime.ErrInvalid, "path: it must not be empty")
 	}
-	in, err := h.engine.Inside(ctx, caller, c)
-	return in, path, err
-}
-
-// stat sets the header that describes a file.
-func (h *Handler) stat(ctx context.Context, r *request, c *container.Container) (*service.Inside, string, error) {
-	in, path, err := h.place(ctx, r, c)
-	if err != nil {
-		return nil, "", err
+	in, err := c.Inside(ctx)
+	if err != nil || !described {
+		return in, path, err
 	}
 	s, err := files.Describe(ctx, in, path)
 	if err != nil {
@@ -184,8 +179,8 @@ func (h *Handler) stat(ctx context.Context, r *request, c *container.Container) 
 	return in, path, err
 }
 
-func statArchive(h *Handler, ctx context.Context, r *request, c *container.Container) (any, error) {
-	if _, _, err := h.stat(ctx, r, c); err != nil {
+func statArchive(_ *Handler, ctx context.Context, r *request, c *container.Container) (any, error) {
+	if _, _, err := r.place(ctx, c, true); err != nil {
 		return nil, err
 	}
 	r.w.WriteHeader(http.StatusOK)
@@ -193,7 +188,7 @@ func statArchive(h *Handler, ctx context.Context, r *request, c *container.Conta
 }
 
 func getArchive(h *Handler, ctx context.Context, r *request, c *container.Container) (any, error) {
-	in, path, err := h.stat(ctx, r, c)
+	in, path, err := r.place(ctx, c, true)
 	if err != nil {
 		return nil, err
 	}
@@ -205,11 +200,11 @@ func getArchive(h *Handler, ctx context.Context, r *request, c *container.Contai
 	return done{}, nil
 }
 
-func putArchive(h *Handler, ctx context.Context, r *request, c *container.Container) (any, error) {
+func putArchive(_ *Handler, ctx context.Context, r *request, c *container.Container) (any, error) {
 	if r.truth("copyUIDGID") {
 		return nil, runtime.Errorf(runtime.ErrUnsupported, "copyUIDGID: owners are not kept: leave it out")
 	}
-	in, path, err := h.place(ctx, r, c)
+	in, path, err := r.place(ctx, c, false)
 	if err != nil {
 		return nil, err
 	}

@@ -121,7 +121,7 @@ func createExec(h *Handler, ctx context.Context, r *request, c *container.Contai
 	if len(e.ask.Cmd) == 0 {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "No exec command specified")
 	}
-	if _, err := h.engine.Running(ctx, caller, c); err != nil {
+	if _, err := c.Running(ctx); err != nil {
 		return nil, err
 	}
 	return created{map[string]string{"Id": e.id}}, h.execs.add(e)
@@ -140,11 +140,11 @@ func startExec(h *Handler, _ context.Context, r *request) (any, error) {
 		return nil, err
 	}
 	ctx := h.ctx // a command outlives the client that has started it
-	c, err := h.engine.Get(ctx, caller, e.container)
+	c, err := h.engine.Get(ctx, e.container)
 	if err != nil {
 		return nil, err
 	}
-	in, err := h.engine.Running(ctx, caller, c)
+	in, err := c.Running(ctx)
 	if err != nil {
 		return nil, err
 	}

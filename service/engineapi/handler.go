@@ -25,7 +25,6 @@ import (
 	"wolffia/internal/sys/rmtree"
 	"wolffia/ops/stream"
 	"wolffia/runtime"
-	"wolffia/service"
 	"wolffia/service/container"
 	"wolffia/service/container/view"
 	"wolffia/service/gate"
@@ -94,9 +93,6 @@ func New(engine *container.Engine, opts *Options) *Handler {
 // Close ends the requests that run, and the commands that they have begun.
 func (h *Handler) Close() { h.cancel() }
 
-// caller is who calls.
-var caller = service.Caller{All: true}
-
 // A request is one call.
 type request struct {
 	*http.Request
@@ -119,7 +115,7 @@ type call func(h *Handler, ctx context.Context, r *request) (any, error)
 // of returns a call that acts on the container of its request.
 func of(do func(h *Handler, ctx context.Context, r *request, c *container.Container) (any, error)) call {
 	return func(h *Handler, ctx context.Context, r *request) (any, error) {
-		c, err := h.get(ctx, r)
+		c, err := h.engine.Get(ctx, r.ref)
 		if err != nil {
 			return nil, err
 		}
@@ -138,21 +134,18 @@ var calls = map[string]call{
 	"GET _ping": ping, "HEAD _ping": ping, "GET version": version, "GET info": info, "GET events": events,
 	"POST auth": auth, "GET networks": listNetworks, "GET networks/*": inspectNetwork,
 	"GET containers/json": listContainers, "POST containers/create": createContainer,
-	"GET containers/*/json":   of(inspectContainer),
-	"POST containers/*/start": of(startContainer), "POST containers/*/stop": of(stopContainer),
-	"POST containers/*/restart": of(restartContainer),
-	"POST containers/*/pause":   of(pauseContainer), "POST containers/*/unpause": of(unpauseContainer),
-	"POST containers/*/kill": of(killContainer), "POST containers/*/wait": of(waitContainer),
-	"POST containers/*/resize": of(resizeContainer),
+	"GET containers/*/json": of(inspectContainer), "DELETE containers/*": changing(remove),
+	"POST containers/*/start": changing(start), "POST containers/*/stop": changing(stop),
+	"POST containers/*/restart": changing(restart), "POST containers/*/kill": changing(kill),
+	"POST containers/*/pause": changing(pause), "POST containers/*/unpause": changing(unpause),
+	"POST containers/*/wait": of(waitContainer), "POST containers/*/resize": of(resizeContainer),
 	"POST containers/*/attach": of(attachContainer), "GET containers/*/logs": of(containerLogs),
-	"DELETE containers/*":      removeContainer,
 	"GET containers/*/archive": of(getArchive), "HEAD containers/*/archive": of(statArchive),
 	"PUT containers/*/archive": of(putArchive),
 	"POST containers/*/exec":   of(createExec), "POST exec/*/start": startExec, "GET exec/*/json": inspectExec,
 	"POST exec/*/resize": resizeExec,
 	"GET images/json":    listImages, "POST images/create": pullImage, "GET images/*/json": inspectImage,
-	"DELETE images/*":   removeImage,
-	"POST images/*/tag": tagImage, "POST build": build,
+	"DELETE images/*": removeImage, "POST images/*/tag": tagImage, "POST build": build,
 }
 
 var versionOf = regexp.MustCompile(`^/v1\.[0-9]{1,3}/`)
@@ -260,11 +253,6 @@ func (r *request) decode(to any) error {
 	return decode(b, to)
 }
 
-// get returns the container of a request.
-func (h *Handler) get(ctx context.Context, r *request) (*container.Container, error) {
-	return h.engine.Get(ctx, caller, r.ref)
-}
-
 func ping(_ *Handler, _ context.Context, r *request) (any, error) {
 	r.w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	r.w.Header().Set("Cache-Control", "no-cache, no-store, must-revalidate")
@@ -279,7 +267,7 @@ func version(h *Handler, _ context.Context, _ *request) (any, error) {
 }
 
 func info(h *Handler, ctx context.Context, _ *request) (any, error) {
-	return view.Info(ctx, h.engine, caller, h.opts.Version)
+	return view.Info(ctx, h.engine, h.opts.Version)
 }
 
 // networks are docker's own, which clients look for. bridge is what a container has that asks for
@@ -348,10 +336,8 @@ func events(h *Handler, ctx context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	for k := range by {
-		if k != "type" && k != "event" && k != "container" && k != "label" && k != "image" {
-			return nil, runtime.Errorf(runtime.ErrUnsupported, "invalid filter '%s'", k)
-		}
+	if err := by.Check("type", "event", "container", "label", "image"); err != nil {
+		return nil, err
 	}
 	if r.query.Get("since") != "" {
 		return nil, runtime.Errorf(runtime.ErrUnsupported, "events since a time: past events are not kept")
@@ -365,16 +351,15 @@ func events(h *Handler, ctx context.Context, r *request) (any, error) {
 		ctx, cancel = context.WithDeadline(ctx, time.UnixMilli(int64(seconds*1000)))
 		defer cancel()
 	}
-	out := newLines(r.w)
+	out := r.lines()
 	return done{}, h.engine.Events(ctx, func(e *container.Event) error {
 		if !matches(by, e) {
 			return nil
 		}
-		return out.send(map[string]any{
+		return out.send(view.Object{
 			"status": e.Action, "id": e.ID, "from": e.Image, "Type": "container", "Action": e.Action,
-			"scope": "local",
-			"Actor": map[string]any{"ID": e.ID, "Attributes": e.Attributes}, "time": e.Time.Unix(),
-			"timeNano": e.Time.UnixNano(),
+			"scope": "local", "Actor": view.Object{"ID": e.ID, "Attributes": e.Attributes},
+			"time": e.Time.Unix(), "timeNano": e.Time.UnixNano(),
 		})
 	})
 }
@@ -382,15 +367,20 @@ func events(h *Handler, ctx context.Context, r *request) (any, error) {
 // matches reports whether a client wants an event.
 func matches(by view.Filter, e *container.Event) bool {
 	for k, values := range by {
-		found := false
-		for _, v := range values {
-			name, value, _ := strings.Cut(v, "=")
-			found = found || k == "type" && v == "container" || k == "event" && v == e.Action || k == "image" &&
-				v == e.Image ||
-				k == "container" && (v == e.Attributes["name"] || v != "" && strings.HasPrefix(e.ID, v)) ||
-				k == "label" && e.Attributes[name] == value
-		}
-		if !found {
+		if !slices.ContainsFunc(values, func(v string) bool {
+			switch k {
+			case "type":
+				return v == "container"
+			case "event":
+				return v == e.Action
+			case "image":
+				return v == e.Image
+			case "container":
+				return v == e.Attributes["name"] || v != "" && strings.HasPrefix(e.ID, v)
+			}
+			name, value, _ := strings.Cut(v, "=") // label
+			return e.Attributes[name] == value
+		}) {
 			return false
 		}
 	}
@@ -398,26 +388,18 @@ func matches(by view.Filter, e *container.Event) bool {
 }
 
 // lines send JSON values, each at once.
-type lines struct {
-	w http.ResponseWriter
-}
+type lines struct{ *live }
 
-func newLines(w http.ResponseWriter) *lines {
-	l := &lines{w}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(http.StatusOK)
-	_ = http.NewResponseController(w).Flush()
+// lines begins a reply of JSON values.
+func (r *request) lines() lines {
+	l := lines{&live{w: r.w, kind: "application/json"}}
+	l.begin()
 	return l
 }
 
-func (l *lines) send(v any) error {
-	if err := json.NewEncoder(l.w).Encode(v); err != nil {
-		return err
-	}
-	return http.NewResponseController(l.w).Flush()
-}
+func (l lines) send(v any) error { return json.NewEncoder(l).Encode(v) }
 
 // fail ends the values with an error, as docker does for what has begun.
-func (l *lines) fail(err error) {
-	_ = l.send(map[string]any{"errorDetail": map[string]string{"message": err.Error()}, "error": err.Error()})
+func (l lines) fail(err error) {
+	_ = l.send(view.Object{"errorDetail": view.Object{"message": err.Error()}, "error": err.Error()})
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"wolffia/image/store"
 	"wolffia/internal/image/buildcontext"
 	"wolffia/internal/sys/rmtree"
 	"wolffia/runtime"
@@ -24,22 +25,15 @@ func listImages(h *Handler, _ context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	for k := range by {
-		if k != "reference" && k != "dangling" {
-			return nil, runtime.Errorf(runtime.ErrUnsupported, "invalid filter '%s'", k)
-		}
+	if err := by.Check("reference", "dangling"); err != nil {
+		return nil, err
 	}
 	list, err := h.engine.Images(r.truth("all"))
 	if err != nil {
 		return nil, err
 	}
-	all := []view.Object{}
-	for _, i := range list {
-		if view.HasImage(by, i) {
-			all = append(all, view.SummarizeImage(i))
-		}
-	}
-	return all, nil
+	list = slices.DeleteFunc(list, func(i *store.Entry) bool { return !view.HasImage(by, i) })
+	return each(list, view.SummarizeImage), nil
 }
 
 func inspectImage(h *Handler, _ context.Context, r *request) (any, error) {
@@ -115,7 +109,7 @@ func pullImage(h *Handler, ctx context.Context, r *request) (any, error) {
 	if credentials(r.Header.Get("X-Registry-Auth"), &own); own != (account{}) {
 		return nil, errLogin
 	}
-	out := newLines(r.w)
+	out := r.lines()
 	_ = out.send(map[string]string{"status": "Pulling from " + name, "id": tag})
 	if err := h.opts.Pull(ctx, name); err != nil {
 		out.fail(err)
@@ -182,7 +176,7 @@ func build(h *Handler, ctx context.Context, r *request) (any, error) {
 		return nil, err
 	}
 	q.Dir, q.File = dir, filepath.Join(dir, file)
-	out := newLines(r.w)
+	out := r.lines()
 	progress := io.Writer(&progressLines{out})
 	if r.truth("q") {
 		progress = io.Discard
@@ -220,7 +214,7 @@ func within(dir, file string) error {
 }
 
 // progressLines are the progress of a build.
-type progressLines struct{ out *lines }
+type progressLines struct{ out lines }
 
 func (p *progressLines) Write(b []byte) (int, error) {
 	return len(b), p.out.send(map[string]string{"stream": string(b)})

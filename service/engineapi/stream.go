@@ -73,7 +73,7 @@ func containerLogs(h *Handler, ctx context.Context, r *request, c *container.Con
 	if !r.truth("stdout") && !r.truth("stderr") {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "Bad parameters: you must choose at least one stream")
 	}
-	late := &lateHeader{w: r.w}
+	late := &live{w: r.w, kind: rawStream}
 	s := r.sight(late, c.Tty)
 	s.Past, s.Follow = true, r.truth("follow")
 	if tail := r.query.Get("tail"); tail != "" && tail != "all" {
@@ -84,7 +84,7 @@ func containerLogs(h *Handler, ctx context.Context, r *request, c *container.Con
 	if s.Follow {
 		late.begin()
 	}
-	if err := h.engine.Logs(ctx, caller, c, s); err != nil {
+	if err := c.Logs(ctx, s); err != nil {
 		if !late.begun {
 			return nil, err
 		}
@@ -94,23 +94,25 @@ func containerLogs(h *Handler, ctx context.Context, r *request, c *container.Con
 	return done{}, nil
 }
 
-// A lateHeader begins the reply with the first output, so that an error before that has a status.
-// It sends what is written at once.
-type lateHeader struct {
+// A live reply sends what is written at once. It begins with that, so that an error before has a
+// status, or with begin.
+type live struct {
 	w     http.ResponseWriter
+	kind  string // Content-Type
 	begun bool
 }
 
-func (l *lateHeader) begin() {
+func (l *live) begin() {
 	if !l.begun {
 		l.begun = true
-		l.w.Header().Set("Content-Type", rawStream)
+		l.w.Header().Set("Content-Type", l.kind)
 		l.w.WriteHeader(http.StatusOK)
 		_ = http.NewResponseController(l.w).Flush()
 	}
 }
 
-func (l *lateHeader) Write(b []byte) (int, error) {
+// Write implements [io.Writer].
+func (l *live) Write(b []byte) (int, error) {
 	l.begin()
 	n, err := l.w.Write(b)
 	if err == nil {
@@ -204,7 +206,7 @@ func attachContainer(h *Handler, _ context.Context, r *request, c *container.Con
 	if !r.truth("stream") {
 		return nil, runtime.Errorf(runtime.ErrUnsupported, "attach without stream: ask for the logs")
 	}
-	a := h.engine.Attach(caller, c)
+	a := c.Attach()
 	defer a.Leave()
 	conn, end, err := r.hijack(ctx)
 	if err != nil {

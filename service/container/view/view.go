@@ -15,9 +15,10 @@ import (
 	"strings"
 	"time"
 
+	units "github.com/docker/go-units"
+
 	"wolffia/image/store"
 	"wolffia/runtime"
-	"wolffia/service"
 	"wolffia/service/container"
 )
 
@@ -65,18 +66,16 @@ func networkOf(c *container.Container) string {
 // mounts returns what is mounted, as docker has it.
 func mountsOf(c *container.Container) []Object {
 	all := []Object{}
-	binds, volumes, _ := c.HostConfig.Shown()
-	for _, b := range binds {
-		all = append(all, Object{
-			"Type": "bind", "Source": b.Path, "Destination": b.Target, "Mode": "",
-			"RW": b.Writable, "Propagation": "rprivate",
-		})
-	}
-	for _, v := range volumes {
-		all = append(all, Object{
-			"Type": "volume", "Name": v.Name, "Source": "", "Destination": v.Target,
-			"Driver": "local", "Mode": "", "RW": !v.ReadOnly, "Propagation": "",
-		})
+	mounts, _ := c.HostConfig.Mounted()
+	for _, m := range mounts {
+		o := Object{
+			"Type": m.Type, "Source": m.Source, "Destination": m.Target, "Mode": "", "RW": !m.ReadOnly,
+			"Propagation": "rprivate",
+		}
+		if m.Type == "volume" {
+			maps.Copy(o, Object{"Name": m.Source, "Source": "", "Driver": "local", "Propagation": ""})
+		}
+		all = append(all, o)
 	}
 	return all
 }
@@ -106,14 +105,14 @@ func with(v any, more Object) Object {
 }
 
 // Inspect returns what docker inspect says of a container.
-func Inspect(e *container.Engine, c *container.Container) (Object, error) {
-	img, err := e.ImageOf(c)
+func Inspect(c *container.Container) (Object, error) {
+	img, err := c.MadeOf()
 	if err != nil {
 		return nil, err
 	}
 	config := with(&c.Config, Object{
 		"Hostname": c.Sandbox.ID, "Domainname": "", "Env": slices.Concat(img.Config.Env, c.Env),
-		"WorkingDir": container.DirOf(&c.Config, &img.Config), "Labels": orEmpty(c.Config.Labels),
+		"WorkingDir": container.DirOf(&c.Config, &img.Config), "Labels": labelsOf(c),
 	})
 	host := config["HostConfig"]
 	delete(config, "HostConfig")
@@ -137,11 +136,8 @@ func Inspect(e *container.Engine, c *container.Container) (Object, error) {
 	}, nil
 }
 
-func orEmpty(m map[string]string) map[string]string {
-	if m == nil {
-		return map[string]string{}
-	}
-	return m
+func labelsOf(c *container.Container) map[string]string {
+	return maps.Collect(maps.All(c.Config.Labels)) // not null
 }
 
 // Status says what a container does, as docker ps does.
@@ -162,23 +158,7 @@ func Age(t time.Time) string {
 	if t.IsZero() {
 		return "N/A"
 	}
-	n, unit := int(time.Since(t).Seconds()), "second"
-	for _, u := range []struct {
-		name string
-		n    int
-	}{{"minute", 60}, {"hour", 60}, {"day", 24}} {
-		if n < u.n {
-			break
-		}
-		n, unit = n/u.n, u.name
-	}
-	switch {
-	case n == 1 && unit != "second":
-		return "About a " + unit
-	case n != 1:
-		unit += "s"
-	}
-	return strconv.Itoa(max(n, 0)) + " " + unit
+	return units.HumanDuration(time.Since(t))
 }
 
 // Summary returns what docker ps says of a container.
@@ -200,7 +180,7 @@ func Summary(c *container.Container) Object {
 	return Object{
 		"Id": c.ID(), "Names": []string{"/" + c.Name()}, "Image": c.Config.Image, "ImageID": c.ImageID,
 		"Command": strings.Join(c.Argv, " "),
-		"Created": c.CreatedAt.Unix(), "Ports": ports, "Labels": orEmpty(c.Config.Labels), "State": c.State,
+		"Created": c.CreatedAt.Unix(), "Ports": ports, "Labels": labelsOf(c), "State": c.State,
 		"Status":          Status(c),
 		"HostConfig":      Object{"NetworkMode": networkOf(c)},
 		"NetworkSettings": Object{"Networks": Object{networkOf(c): endpoint()}}, "Mounts": mountsOf(c),
@@ -229,8 +209,6 @@ func Names(e *store.Entry) (tags, digests []string) {
 // InspectImage returns what docker image inspect says.
 func InspectImage(i *store.Entry) Object {
 	tags, digests := Names(i)
-	layers := []string{}
-	layers = append(layers, i.Layers...)
 	return Object{
 		"Id": i.ID, "RepoTags": tags, "RepoDigests": digests, "Parent": i.Parent, "Comment": "",
 		"Created": i.Created, "Container": "", "DockerVersion": "", "Author": "",
@@ -241,7 +219,7 @@ func InspectImage(i *store.Entry) Object {
 		},
 		"Architecture": arch(), "Os": "linux", "Size": i.Size, "VirtualSize": i.Size,
 		"GraphDriver": Object{"Name": "overlay", "Data": Object{}},
-		"RootFS":      Object{"Type": "layers", "Layers": layers},
+		"RootFS":      Object{"Type": "layers", "Layers": append([]string{}, i.Layers...)},
 		"Metadata":    Object{"LastTagTime": stamp(time.Time{})},
 	}
 }
@@ -276,8 +254,8 @@ func Version(version string) Object {
 func arch() string { return goruntime.GOARCH }
 
 // Info returns what docker info says.
-func Info(ctx context.Context, e *container.Engine, caller service.Caller, version string) (Object, error) {
-	list, err := e.List(ctx, caller)
+func Info(ctx context.Context, e *container.Engine, version string) (Object, error) {
+	list, err := e.List(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -307,28 +285,30 @@ func Info(ctx context.Context, e *container.Engine, caller service.Caller, versi
 // key.
 type Filter map[string][]string
 
-// Containers returns the containers that a filter leaves; running: without a condition on the
-// state only those that run. An unknown key is [runtime.ErrUnsupported].
-func (f Filter) Containers(list []*container.Container, all bool) ([]*container.Container, error) {
+// Check returns an [runtime.ErrUnsupported] for a key that is none of those.
+func (f Filter) Check(keys ...string) error {
 	for k := range f {
-		if !slices.Contains([]string{"id", "name", "label", "status", "ancestor", "exited"}, k) {
-			return nil, runtime.Errorf(runtime.ErrUnsupported, "invalid filter '%s'", k)
+		if !slices.Contains(keys, k) {
+			return runtime.Errorf(runtime.ErrUnsupported, "invalid filter '%s'", k)
 		}
 	}
+	return nil
+}
+
+// Containers returns the containers that a filter leaves; without all, and without a condition on
+// the state, only those that run.
+func (f Filter) Containers(list []*container.Container, all bool) ([]*container.Container, error) {
 	all = all || len(f["status"])+len(f["exited"]) > 0
 	return slices.DeleteFunc(list, func(c *container.Container) bool {
 		for k, values := range f {
-			if !slices.ContainsFunc(values, func(v string) bool { return has(c, k, v) }) && k != "label" {
-				return true
-			}
-		}
-		for _, v := range f["label"] { // each of them
-			if !has(c, "label", v) {
+			holds := func(v string) bool { return has(c, k, v) }
+			lacks := func(v string) bool { return !holds(v) }
+			if k == "label" && slices.ContainsFunc(values, lacks) || k != "label" && !slices.ContainsFunc(values, holds) {
 				return true
 			}
 		}
 		return !all && !c.State.Runs()
-	}), nil
+	}), f.Check("id", "name", "label", "status", "ancestor", "exited")
 }
 
 // has reports whether a condition holds.

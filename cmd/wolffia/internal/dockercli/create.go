@@ -255,7 +255,7 @@ func (c *client) create(f *creation, args []string) (made *container.Container, 
 			return nil, err
 		}
 	}
-	made, warnings, err := c.engine.Create(c.ctx, all, f.name, &f.Config)
+	made, warnings, err := c.engine.Create(c.ctx, f.name, &f.Config)
 	if errors.Is(err, runtime.ErrNotFound) && f.pull == "missing" && strings.HasPrefix(err.Error(), "No such image") {
 		if !f.quiet {
 			c.say("Unable to find image '" + console.Printable(f.Image) + "' locally")
@@ -263,7 +263,7 @@ func (c *client) create(f *creation, args []string) (made *container.Container, 
 		if err := c.pull(f.Image, f.quiet); err != nil {
 			return nil, err
 		}
-		made, warnings, err = c.engine.Create(c.ctx, all, f.name, &f.Config)
+		made, warnings, err = c.engine.Create(c.ctx, f.name, &f.Config)
 	}
 	for _, w := range warnings {
 		c.say("WARNING: " + w)

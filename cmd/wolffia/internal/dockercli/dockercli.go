@@ -43,9 +43,6 @@ type client struct {
 	group  string // container or image: what the command is about; empty: either
 }
 
-// all is the caller: the user, who may use all sandboxes of this state directory.
-var all = service.Caller{All: true}
-
 // A command is one of docker's. set adds its flags and returns what it does with the arguments.
 type command struct {
 	use   string // what follows its name
@@ -75,8 +72,8 @@ func init() { // they name each other
 		"start":   {"CONTAINER [CONTAINER...]", 1, 1, startCommand},
 		"stop":    {"[OPTIONS] CONTAINER [CONTAINER...]", 1, 1, stopCommand},
 		"kill":    {"[OPTIONS] CONTAINER [CONTAINER...]", 1, 1, killCommand},
-		"pause":   {"CONTAINER [CONTAINER...]", 1, 1, eachCommand((*container.Engine).Pause)},
-		"unpause": {"CONTAINER [CONTAINER...]", 1, 1, eachCommand((*container.Engine).Unpause)},
+		"pause":   {"CONTAINER [CONTAINER...]", 1, 1, eachCommand((*container.Container).Pause)},
+		"unpause": {"CONTAINER [CONTAINER...]", 1, 1, eachCommand((*container.Container).Unpause)},
 		"rm":      {"[OPTIONS] CONTAINER [CONTAINER...]", 1, 1, removeCommand},
 		"wait":    {"CONTAINER [CONTAINER...]", 1, 1, waitCommand},
 		"logs":    {"[OPTIONS] CONTAINER", 1, 1, logsCommand},
@@ -254,32 +251,5 @@ func (c *client) configure() error {
 	}
 	base.Runtime = c.flags.Text("runtime") // the runtime was opened before this was read
 	c.base = base
-	return nil
-}
-
-// each does something with each container that is named, and prints the names of those with which
-// it has worked.
-func (c *client) each(refs []string, do func(*container.Container) error) error {
-	failed := false
-	for _, ref := range refs {
-		one, err := c.engine.Get(c.ctx, all, ref)
-		if err == nil {
-			err = do(one)
-		}
-		if err != nil {
-			if c.ctx.Err() != nil {
-				return err
-			}
-			_ = c.ended("", err, 1)
-			failed = true
-			continue
-		}
-		if err := c.print(ref + "\n"); err != nil {
-			return err
-		}
-	}
-	if failed {
-		return console.ExitStatus(1)
-	}
 	return nil
 }

@@ -11,7 +11,6 @@ import (
 	"wolffia/cmd/wolffia/internal/attach"
 	"wolffia/cmd/wolffia/internal/console"
 	"wolffia/runtime"
-	"wolffia/service"
 	"wolffia/service/container"
 )
 
@@ -42,9 +41,9 @@ func runCommand(c *client, fl *pflag.FlagSet) func([]string) error {
 		if !f.detach {
 			return c.foreground(made)
 		}
-		if err := c.engine.Start(c.ctx, all, made, nil); err != nil {
+		if err := made.Start(c.ctx, nil); err != nil {
 			if made.HostConfig.AutoRemove {
-				_ = c.engine.Remove(c.ctx, all, made.ID(), true) // it may be gone
+				_ = made.Remove(c.ctx, true) // it may be gone
 			}
 			return err
 		}
@@ -63,7 +62,7 @@ func (c *client) needsTerminal(needs bool) error {
 
 // foreground runs a container's main process with our standard streams.
 func (c *client) foreground(made *container.Container) error {
-	return c.engine.Start(c.ctx, all, made, func(cmd *runtime.Command) (code int, err error) {
+	return made.Start(c.ctx, func(cmd *runtime.Command) (code int, err error) {
 		err = c.exec(made, cmd)
 		if status, is := errors.AsType[console.ExitStatus](err); is || err == nil {
 			return int(status), err
@@ -78,26 +77,60 @@ func (c *client) exec(in *container.Container, cmd *runtime.Command) error {
 	return attach.New(c.Host, c.rt).Exec(c.ctx, in.Sandbox.ID, false, cmd)
 }
 
+// of returns what does something with the container that the first argument names.
+func (c *client) of(do func(one *container.Container, args []string) error) func([]string) error {
+	return func(args []string) error {
+		one, err := c.engine.Get(c.ctx, args[0])
+		if err != nil {
+			return err
+		}
+		return do(one, args[1:])
+	}
+}
+
+// saying returns what does something with each container that is named, and prints what that says.
+func (c *client) saying(do func(one *container.Container, ref string) (string, error)) func([]string) error {
+	return func(refs []string) (failed error) {
+		for _, ref := range refs {
+			text := ""
+			one, err := c.engine.Get(c.ctx, ref)
+			if err == nil {
+				text, err = do(one, ref)
+			}
+			if err != nil {
+				if c.ctx.Err() != nil {
+					return err
+				}
+				failed = c.ended("", err, 1)
+			} else if err := c.print(text + "\n"); err != nil {
+				return err
+			}
+		}
+		return failed
+	}
+}
+
+// each is saying for what says the container's name.
+func (c *client) each(do func(*container.Container) error) func([]string) error {
+	return c.saying(func(one *container.Container, ref string) (string, error) { return ref, do(one) })
+}
+
 func startCommand(c *client, fl *pflag.FlagSet) func([]string) error {
 	attached := fl.BoolP("attach", "a", false, "Attach STDOUT/STDERR and forward signals")
 	interactive := fl.BoolP("interactive", "i", false, "Attach container's STDIN")
 	return func(args []string) error {
-		if !*attached && !*interactive {
-			return c.each(args, func(one *container.Container) error {
-				if err := c.engine.Start(c.ctx, all, one, nil); !errors.Is(err, runtime.ErrExists) {
+		switch {
+		case !*attached && !*interactive:
+			return c.each(func(one *container.Container) error {
+				if err := one.Start(c.ctx, nil); !errors.Is(err, runtime.ErrExists) {
 					return err
 				}
 				return nil
-			})
-		}
-		if len(args) > 1 {
+			})(args)
+		case len(args) > 1:
 			return invalid("you cannot start and attach multiple containers at once")
 		}
-		one, err := c.engine.Get(c.ctx, all, args[0])
-		if err != nil {
-			return err
-		}
-		return c.foreground(one)
+		return c.of(func(one *container.Container, _ []string) error { return c.foreground(one) })(args)
 	}
 }
 
@@ -110,55 +143,32 @@ func stopCommand(c *client, fl *pflag.FlagSet) func([]string) error {
 	}
 	fl.FuncP("time", "t", "Seconds to wait for stop before killing it (default 10)", set)
 	fl.Func("timeout", "as --time", set)
-	return func(args []string) error {
-		return c.each(args, func(one *container.Container) error { return c.engine.Stop(c.ctx, all, one, limit) })
-	}
+	return c.each(func(one *container.Container) error { return one.Stop(c.ctx, limit) })
 }
 
 func killCommand(c *client, fl *pflag.FlagSet) func([]string) error {
 	name := fl.StringP("signal", "s", "KILL", "Signal to send to the container")
-	return func(args []string) error {
-		return c.each(args, func(one *container.Container) error { return c.engine.Kill(c.ctx, all, one, *name) })
-	}
+	return c.each(func(one *container.Container) error { return one.Kill(c.ctx, *name) })
 }
 
 // eachCommand is a command without options that does something with each container.
-func eachCommand(do func(*container.Engine, context.Context, service.Caller, *container.Container) error,
-) func(*client, *pflag.FlagSet) func([]string) error {
+func eachCommand(do func(*container.Container, context.Context) error) func(*client, *pflag.FlagSet) func([]string) error {
 	return func(c *client, _ *pflag.FlagSet) func([]string) error {
-		return func(args []string) error {
-			return c.each(args, func(one *container.Container) error { return do(c.engine, c.ctx, all, one) })
-		}
+		return c.each(func(one *container.Container) error { return do(one, c.ctx) })
 	}
 }
 
 func removeCommand(c *client, fl *pflag.FlagSet) func([]string) error {
 	force := fl.BoolP("force", "f", false, "Force the removal of a running container")
 	fl.BoolP("volumes", "v", false, "Remove anonymous volumes (they go with the container always)")
-	return func(args []string) error {
-		return c.each(args, func(one *container.Container) error {
-			return c.engine.Remove(c.ctx, all, one.ID(), *force)
-		})
-	}
+	return c.each(func(one *container.Container) error { return one.Remove(c.ctx, *force) })
 }
 
 func waitCommand(c *client, _ *pflag.FlagSet) func([]string) error {
-	return func(args []string) error {
-		for _, ref := range args {
-			one, err := c.engine.Get(c.ctx, all, ref)
-			code := 0
-			if err == nil {
-				code, err = c.engine.Wait(c.ctx, all, one)
-			}
-			if err == nil {
-				err = c.print(strconv.Itoa(code) + "\n")
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	}
+	return c.saying(func(one *container.Container, _ string) (string, error) {
+		code, err := one.Wait(c.ctx)
+		return strconv.Itoa(code), err
+	})
 }
 
 func execCommand(c *client, fl *pflag.FlagSet) func([]string) error {
@@ -169,19 +179,15 @@ func execCommand(c *client, fl *pflag.FlagSet) func([]string) error {
 	fl.BoolVarP(&x.Tty, "tty", "t", false, "Allocate a pseudo-TTY")
 	fl.StringVarP(&x.User, "user", "u", "", "Username or UID (format: <name|uid>[:<group|gid>])")
 	fl.StringVarP(&x.WorkingDir, "workdir", "w", "", "Working directory inside the container")
-	return func(args []string) (err error) {
+	return c.of(func(one *container.Container, args []string) (err error) {
 		if err := c.needsTerminal(x.Tty && !x.Detach); err != nil {
 			return err
 		}
-		x.Cmd = args[1:]
+		x.Cmd = args
 		if x.Env, err = env.list(); err != nil {
 			return err
 		}
-		one, err := c.engine.Get(c.ctx, all, args[0])
-		if err != nil {
-			return err
-		}
-		in, err := c.engine.Running(c.ctx, all, one)
+		in, err := one.Running(c.ctx)
 		switch {
 		case err != nil:
 			return err
@@ -189,7 +195,7 @@ func execCommand(c *client, fl *pflag.FlagSet) func([]string) error {
 			return x.Background(c.ctx, in)
 		}
 		return c.exec(one, x.Command())
-	}
+	})
 }
 
 func logsCommand(c *client, fl *pflag.FlagSet) func([]string) error {
@@ -201,11 +207,5 @@ func logsCommand(c *client, fl *pflag.FlagSet) func([]string) error {
 		}
 		return err
 	})
-	return func(args []string) error {
-		one, err := c.engine.Get(c.ctx, all, args[0])
-		if err != nil {
-			return err
-		}
-		return c.engine.Logs(c.ctx, all, one, s)
-	}
+	return c.of(func(one *container.Container, _ []string) error { return one.Logs(c.ctx, s) })
 }

@@ -130,7 +130,7 @@ func psCommand(c *client, fl *pflag.FlagSet) func([]string) error {
 		if *latest {
 			*last = 1
 		}
-		found, err := c.engine.List(c.ctx, all)
+		found, err := c.engine.List(c.ctx)
 		if err == nil {
 			found, err = by.Containers(found, l.all || *last >= 0)
 		}
@@ -174,22 +174,18 @@ func rowOf(one *container.Container, whole bool) row {
 }
 
 func portCommand(c *client, _ *pflag.FlagSet) func([]string) error {
-	return func(args []string) error {
-		one, err := c.engine.Get(c.ctx, all, args[0])
-		if err != nil {
-			return err
-		}
+	return c.of(func(one *container.Container, args []string) error {
 		var text string
 		for port, to := range view.Published(one) {
 			switch {
-			case len(args) == 1:
+			case len(args) == 0:
 				text += port + " -> " + to + "\n"
-			case port == withProto(args[1]):
+			case port == withProto(args[0]):
 				text += to + "\n"
 			}
 		}
 		return c.print(text)
-	}
+	})
 }
 
 func inspectCommand(c *client, fl *pflag.FlagSet) func([]string) error {
@@ -216,9 +212,9 @@ func inspectCommand(c *client, fl *pflag.FlagSet) func([]string) error {
 
 func (c *client) inspect(ref string) (view.Object, error) {
 	if c.group != "image" {
-		one, err := c.engine.Get(c.ctx, all, ref)
+		one, err := c.engine.Get(c.ctx, ref)
 		if err == nil {
-			return view.Inspect(c.engine, one)
+			return view.Inspect(one)
 		}
 		if c.group != "" || !errors.Is(err, runtime.ErrNotFound) {
 			return nil, err
@@ -261,11 +257,11 @@ func copyCommand(c *client, fl *pflag.FlagSet) func([]string) error {
 			if !is || strings.HasPrefix(p, "/") || strings.HasPrefix(p, ".") {
 				continue
 			}
-			one, err := c.engine.Get(c.ctx, all, ref)
+			one, err := c.engine.Get(c.ctx, ref)
 			if err != nil {
 				return err
 			}
-			in, err := c.engine.Inside(c.ctx, all, one)
+			in, err := one.Inside(c.ctx)
 			if err != nil {
 				return err
 			}
@@ -334,7 +330,7 @@ func versionCommand(c *client, fl *pflag.FlagSet) func([]string) error {
 func infoCommand(c *client, fl *pflag.FlagSet) func([]string) error {
 	format := fl.StringP("format", "f", "", "Format output using a Go template")
 	return func([]string) error {
-		info, err := view.Info(c.ctx, c.engine, all, c.Version)
+		info, err := view.Info(c.ctx, c.engine, c.Version)
 		if err != nil {
 			return err
 		}
