@@ -190,13 +190,13 @@ func Remedy(name string, port uint16) string {
 }
 
 // Targets returns what an answer to a question about a port of a name may allow, as entries of
-// [Policy].Allow, from the narrowest.
-func Targets(name, port string) []string {
+// [Policy].Allow, from the narrowest. wide says that the domain of the name may be among them.
+func Targets(name, port string, wide bool) []string {
 	targets := []string{name + ":" + port}
 	if port == "80" || port == "443" {
 		targets = append(targets, name)
 	}
-	if _, domain, more := strings.Cut(name, "."); more && strings.Contains(domain, ".") {
+	if _, domain, more := strings.Cut(name, "."); more && wide {
 		targets = append(targets, "*."+domain+":"+port)
 	}
 	return targets

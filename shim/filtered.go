@@ -72,7 +72,7 @@ func hostQuestion(e egress.Event) *runtime.Question {
 	port := strconv.Itoa(e.Port)
 	q := &runtime.Question{
 		Kind: runtime.AskNetwork, Op: e.Op, Host: net.JoinHostPort(e.Name, port), PID: e.PID, Program: audit.Printable(e.Program),
-		Allow: e.Remedy, Targets: network.Targets(e.Name, port),
+		Allow: e.Remedy, Targets: network.Targets(e.Name, port, e.Wide),
 	}
 	if e.PID > 0 {
 		q.Command = audit.Printable(proc.CommandLine(e.PID, maxCommandLine))

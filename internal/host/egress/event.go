@@ -65,4 +65,5 @@ type Event struct {
 	Program string // empty: not known
 	Reason  string // one of the Reason constants
 	Remedy  string // the flag that allows it; empty if none does
+	Wide    bool   // of what is asked for: the domain of Name may be allowed as a whole
 }

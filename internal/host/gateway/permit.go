@@ -3,8 +3,12 @@ package gateway
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"os"
+	"strings"
 	"time"
+
+	"golang.org/x/net/publicsuffix"
 
 	"wolffia/internal/host/egress"
 )
@@ -27,7 +31,7 @@ func (v *inboundConn) permit(ctx context.Context, to target) string {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(v.g.ctx, cancel)()
-	e := v.event(egress.Event{Name: to.name, Port: int(to.port), Reason: egress.ReasonUnanswered})
+	e := v.event(egress.Event{Name: to.name, Port: int(to.port), Reason: egress.ReasonUnanswered, Wide: private(to.name)})
 	switch allowed := v.g.options.Ask(ctx, e); {
 	case v.g.policy.Load().Allows(to.name, to.port): // a rule was added meanwhile
 	case !allowed:
@@ -38,6 +42,17 @@ func (v *inboundConn) permit(ctx context.Context, to target) string {
 		v.g.report(e)
 	}
 	return ""
+}
+
+// private reports whether the domain of a name is of one owner: below co.uk, github.io and the like
+// anybody can have names (https://publicsuffix.org).
+func private(name string) bool {
+	_, domain, more := strings.Cut(name, ".")
+	if _, err := netip.ParseAddr(name); !more || err == nil {
+		return false
+	}
+	suffix, _ := publicsuffix.PublicSuffix("any." + domain)
+	return len(suffix) < len(domain)
 }
 
 // modeOf returns how a permitted target is permitted.

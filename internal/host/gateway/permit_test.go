@@ -159,3 +159,27 @@ func TestAskEnds(t *testing.T) {
 	_ = w.g.Close()
 	w.ended(closing)
 }
+
+// A question is widened to a domain only if that is of one owner.
+func TestPrivateDomains(t *testing.T) {
+	for name, want := range map[string]bool{
+		"api.shop.example": true, "shop.example": false, "localhost": false, "www.shop.co.uk": true, "shop.co.uk": false,
+		"me.github.io": false, "a.me.github.io": true, "bucket.s3.amazonaws.com": false, "shop.kobe.jp": false,
+		"a.shop.kobe.jp": false, "a.b.shop.kobe.jp": true, "192.0.2.7": false, "2001:db8::1": false,
+	} {
+		if got := private(name); got != want {
+			t.Errorf("%s: %t, want %t", name, got, want)
+		}
+	}
+	w, asked := askingWorld(t)
+	for name, want := range map[string]bool{"www.shop.example": true, "shop.co.uk": false} {
+		proxy := w.connect(AddrHTTP.Addr(), AddrHTTP.Port())
+		_, _ = io.WriteString(proxy, "CONNECT "+name+":22 HTTP/1.1\r\nHost: "+name+":22\r\n\r\n")
+		q := next(t, asked, name)
+		if q.Wide != want {
+			t.Errorf("the question about %s: %+v", name, q.Event)
+		}
+		q.answer <- false
+		w.ended(proxy)
+	}
+}
