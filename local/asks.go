@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"wolffia/internal/host/boot"
 	"wolffia/internal/host/statedir"
+	"wolffia/internal/sys/step"
 	"wolffia/local/conns"
 	"wolffia/network"
 	"wolffia/perm"
@@ -49,45 +51,104 @@ func (s *settings) Questions(ctx context.Context, sandboxID string, each func([]
 	}
 }
 
+// AllQuestions implements [runtime.Asker].
+func (s *settings) AllQuestions(ctx context.Context, each func(sandboxID string, all []runtime.Question) error) error {
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var mu sync.Mutex // held while each runs
+	tell := func(id string, all []runtime.Question) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		err := each(id, all)
+		if err != nil {
+			cancel(err)
+		}
+		return err
+	}
+	var of sync.Mutex
+	starts := map[string]int{} // of those that are asked for; guarded by of
+	over := func(id string, seen int) (now int, over bool) {
+		of.Lock()
+		defer of.Unlock()
+		if now = starts[id]; now == seen {
+			delete(starts, id)
+		}
+		return now, now == seen
+	}
+	err := s.dir.Starts(ctx, func(rec *statedir.Record) {
+		_, c, err := s.header(rec.ID())
+		if err != nil || len(c.Ask) == 0 {
+			return
+		}
+		of.Lock()
+		defer of.Unlock()
+		if starts[rec.ID()]++; starts[rec.ID()] > 1 {
+			return
+		}
+		asking.Go(func() { // ends with the sandbox, or ctx
+			for seen, ended := 1, false; !ended && ctx.Err() == nil; seen, ended = over(rec.ID(), seen) {
+				_ = s.Questions(ctx, rec.ID(), func(all []runtime.Question) error { return tell(rec.ID(), all) })
+				_ = tell(rec.ID(), nil)
+			}
+		})
+	})
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return err
+}
+
 // Answer implements [runtime.Asker].
 func (s *settings) Answer(ctx context.Context, sandboxID string, a *runtime.Answer) error {
 	rec, _, err := s.header(sandboxID)
 	if err != nil {
 		return err
 	}
-	if a.AddsRule() {
-		q, err := s.question(ctx, rec, a.Question)
-		if err != nil {
-			return err
-		}
-		if err := q.CheckAnswer(a); err != nil {
-			return err
-		}
-		if err := s.addRule(ctx, rec.ID(), q, a); err != nil {
-			return err
-		}
+	if !a.AddsRule() {
+		_, err = conns.Ask(ctx, rec, &boot.Request{Op: boot.OpAnswer, Answer: a}, boot.StatsLimit)
+		return ofAnotherVersion(rec, err)
 	}
-	_, err = conns.Ask(ctx, rec, &boot.Request{Op: boot.OpAnswer, Answer: a}, boot.StatsLimit)
-	if a.AddsRule() && errors.Is(err, runtime.ErrNotFound) {
-		return nil // the rule has answered it
+	sock, err := conns.Dial(rec)
+	if err != nil {
+		return err
 	}
-	return ofAnotherVersion(rec, err)
+	conn := client.New(sock)
+	defer conn.Close()
+	q, err := claim(ctx, rec, conn, a)
+	if err != nil {
+		return err
+	}
+	step.Reached("answer: question claimed")
+	if err := s.addRule(ctx, rec.ID(), q, a); err != nil {
+		return err
+	}
+	step.Reached("answer: rule added")
+	// An error is none of the caller's: the rule has answered it.
+	_ = conn.Control(ctx, &boot.Request{Op: boot.OpAnswer, Answer: a}, new(boot.Reply))
+	return nil
 }
 
-// question returns a question of a sandbox that waits.
-func (s *settings) question(ctx context.Context, rec *statedir.Record, id string) (*runtime.Question, error) {
-	reply, err := conns.Ask(ctx, rec, &boot.Request{Op: boot.OpQuestions}, boot.StatsLimit)
-	if err != nil {
+// claim has no other answer than a, which is to add a rule, be taken for a question until the
+// connection ends, and returns the question.
+func claim(ctx context.Context, rec *statedir.Record, conn *client.Conn, a *runtime.Answer) (*runtime.Question, error) {
+	ctx, cancel := context.WithTimeout(ctx, boot.StatsLimit)
+	defer cancel()
+	reply := new(boot.Reply)
+	if err := conn.Control(ctx, &boot.Request{Op: boot.OpClaim, Answer: a}, reply); err != nil {
+		return nil, conns.Lost(ctx, rec, err)
+	}
+	if err := reply.Err(); err != nil {
 		return nil, ofAnotherVersion(rec, err)
 	}
-	if reply.Questions != nil {
-		for i := range *reply.Questions {
-			if q := &(*reply.Questions)[i]; q.ID == id {
-				return q, nil
-			}
-		}
+	if reply.Questions == nil || len(*reply.Questions) != 1 {
+		return nil, runtime.Errorf(runtime.ErrUnavailable, "sandbox %s: its shim does not name question %.20q", rec.ID(), a.Question)
 	}
-	return nil, runtime.Errorf(runtime.ErrNotFound, "sandbox %s: question %.20q does not wait", rec.ID(), id)
+	return &(*reply.Questions)[0], nil
 }
 
 // addRule adds what an answer allows to the rules of a sandbox.

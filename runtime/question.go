@@ -136,8 +136,13 @@ type Asker interface {
 	// once. A sandbox that does not run is ErrConflict.
 	Questions(ctx context.Context, sandboxID string, each func([]Question) error) error
 
+	// AllQuestions is Questions for all sandboxes that run and ask, and those that start later. It
+	// calls each for one after the other, without questions when one ends. It returns nil when ctx
+	// ends.
+	AllQuestions(ctx context.Context, each func(sandboxID string, all []Question) error) error
+
 	// Answer answers a question. The first answer holds: one that does not wait any more is
-	// ErrNotFound. With a wider scope than ScopeOnce the rule is in force, and recorded, before the
-	// accesses go on.
+	// ErrNotFound, and adds no rule. With a wider scope than ScopeOnce the rule is in force, and
+	// recorded, before the accesses go on.
 	Answer(ctx context.Context, sandboxID string, a *Answer) error
 }

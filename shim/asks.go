@@ -21,6 +21,10 @@ const (
 	maxRemember = 1024
 	pollLimit   = 30 * time.Second // of a client's request without news
 	askWindow   = time.Minute      // of Question.Recent
+
+	// comingLimit is how long after the start of a sandbox accesses wait for somebody to ask: who has
+	// waited for the sandbox is about to connect.
+	comingLimit = time.Second / 2
 )
 
 // asks are the questions of a sandbox. The zero value asks nobody; it is safe for concurrent use.
@@ -31,6 +35,7 @@ type asks struct {
 	last    int                  // the number of the newest question
 	changes int64
 	still   bool          // files are not asked about: processes are to stand still
+	coming  bool          // askers are about to come: see comingLimit
 	changed chan struct{} // closed and replaced with each change; nil: nobody waits for one
 	// who was refused how often, by kind and program, and what is not to be asked again, by kind
 	// and target
@@ -48,6 +53,8 @@ type asking struct {
 	done    chan struct{} // closed when allowed is set
 	allowed bool
 	by      string // who has answered; empty: nobody
+	// who is about to answer, and add a rule; nil: each asker can answer
+	claimant *clientConn
 }
 
 // ask waits until q is answered, its limit is over, or ctx ends. It reports whether the access may
@@ -84,7 +91,7 @@ func (a *asks) askWho(ctx context.Context, q *runtime.Question, limit time.Durat
 func (a *asks) enter(q *runtime.Question, limit time.Duration) *asking {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.askers) == 0 || len(q.Targets) == 0 || a.still && ofFile(q) || a.never[[2]string{q.Kind, q.Targets[0]}] ||
+	if len(a.askers) == 0 && !a.coming || len(q.Targets) == 0 || a.still && ofFile(q) || a.never[[2]string{q.Kind, q.Targets[0]}] ||
 		a.tired(q) {
 		return nil
 	}
@@ -154,16 +161,34 @@ func (a *asks) change() {
 	}
 }
 
-// answer takes an answer of a client's.
-func (a *asks) answer(v *runtime.Answer) error {
+// answerable returns the question that c may answer by v. a.mu is held.
+func (a *asks) answerable(c *clientConn, v *runtime.Answer) (*asking, error) {
+	i := slices.IndexFunc(a.open, func(w *asking) bool { return w.ID == v.Question && (w.claimant == nil || w.claimant == c) })
+	if i < 0 {
+		return nil, runtime.Errorf(runtime.ErrNotFound, "question %.20q does not wait: somebody else has answered it, its time is over, or its program has ended", v.Question)
+	}
+	return a.open[i], a.open[i].CheckAnswer(v)
+}
+
+// claim returns a question that only c can answer from now on, until it leaves.
+func (a *asks) claim(c *clientConn, v *runtime.Answer) (*runtime.Question, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	i := slices.IndexFunc(a.open, func(w *asking) bool { return w.ID == v.Question })
-	if i < 0 {
-		return runtime.Errorf(runtime.ErrNotFound, "question %.20q does not wait: somebody else has answered it, its time is over, or its program has ended", v.Question)
+	w, err := a.answerable(c, v)
+	if err != nil {
+		return nil, err
 	}
-	w := a.open[i]
-	if err := w.CheckAnswer(v); err != nil {
+	w.claimant = c
+	q := w.Question
+	return &q, nil
+}
+
+// answer takes an answer of a client's.
+func (a *asks) answer(c *clientConn, v *runtime.Answer) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	w, err := a.answerable(c, v)
+	if err != nil {
 		return err
 	}
 	if who := [2]string{w.Kind, w.Program}; v.Allow {
@@ -183,7 +208,7 @@ func (a *asks) answer(v *runtime.Answer) error {
 	}
 	w.by = v.By
 	a.remove(w, v.Allow)
-	a.settle(a.tired, false)
+	a.settle(func(w *asking) bool { return w.claimant == nil && a.tired(&w.Question) }, false)
 	return nil
 }
 
@@ -205,13 +230,13 @@ func (a *asks) tired(q *runtime.Question) bool {
 func (a *asks) allow(kind string, now func(*runtime.Question) bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.settle(func(q *runtime.Question) bool { return q.Kind == kind && now(q) }, true)
+	a.settle(func(w *asking) bool { return w.Kind == kind && now(&w.Question) }, true)
 }
 
 // settle ends some questions. a.mu is held.
-func (a *asks) settle(which func(*runtime.Question) bool, allowed bool) {
+func (a *asks) settle(which func(*asking) bool, allowed bool) {
 	for _, w := range slices.Clone(a.open) {
-		if which(&w.Question) {
+		if which(w) {
 			a.remove(w, allowed)
 			if allowed {
 				delete(a.refused, [2]string{w.Kind, w.Program})
@@ -236,7 +261,7 @@ func (a *asks) freeze() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.still = true
-	a.settle(ofFile, false)
+	a.settle(func(w *asking) bool { return ofFile(&w.Question) }, false)
 }
 
 func (a *asks) thaw() {
@@ -301,17 +326,40 @@ func (a *asks) waiting(c *clientConn, since int64) *boot.Reply {
 	}
 }
 
-// left notes that a client has gone. With the last asker all questions end.
+// left notes that a client has gone. What it was about to answer others can. With the last asker
+// all questions end.
 func (a *asks) left(c *clientConn) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	for _, w := range a.open {
+		if w.claimant == c {
+			w.claimant = nil
+			a.change()
+		}
+	}
 	if !a.askers[c] {
 		return
 	}
-	if delete(a.askers, c); len(a.askers) > 0 {
-		return
-	}
-	for len(a.open) > 0 {
+	delete(a.askers, c)
+	a.endUnasked()
+}
+
+// endUnasked ends all questions if nobody is there to ask. a.mu is held.
+func (a *asks) endUnasked() {
+	for len(a.askers) == 0 && !a.coming && len(a.open) > 0 {
 		a.remove(a.open[0], false)
 	}
+}
+
+// expect has accesses wait for somebody to ask until limit is over.
+func (a *asks) expect(limit time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.coming = true
+	time.AfterFunc(limit, func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.coming = false
+		a.endUnasked()
+	})
 }

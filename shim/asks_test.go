@@ -75,11 +75,11 @@ func TestAnswers(t *testing.T) {
 		r := a.waiting(c, 0)
 		return len(*r.Questions) == 1 && (*r.Questions)[0].Count == 5
 	})
-	if err := a.answer(&runtime.Answer{Question: "q1", Allow: true}); err != nil {
+	if err := a.answer(c, &runtime.Answer{Question: "q1", Allow: true}); err != nil {
 		t.Error(err)
 	}
 	all.Wait()
-	if err := a.answer(&runtime.Answer{Question: "q1"}); !errors.Is(err, runtime.ErrNotFound) {
+	if err := a.answer(c, &runtime.Answer{Question: "q1"}); !errors.Is(err, runtime.ErrNotFound) {
 		t.Errorf("the second answer: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -102,7 +102,7 @@ func TestTired(t *testing.T) {
 	for i := range maxRefused {
 		q := toReach(fmt.Sprintf("%d:1", i))
 		id, answer := begin(t, a, c, t.Context(), q)
-		if err := a.answer(&runtime.Answer{Question: id}); err != nil || <-answer {
+		if err := a.answer(c, &runtime.Answer{Question: id}); err != nil || <-answer {
 			t.Errorf("refusal %d: %v", i, err)
 		}
 	}
@@ -117,7 +117,7 @@ func TestTired(t *testing.T) {
 		left = append(left, answer)
 	}
 	for _, w := range *a.waiting(c, 0).Questions {
-		_ = a.answer(&runtime.Answer{Question: w.ID}) // two of them do not wait any more
+		_ = a.answer(c, &runtime.Answer{Question: w.ID}) // two of them do not wait any more
 	}
 	for i, answer := range left {
 		if <-answer {
@@ -132,7 +132,7 @@ func TestTired(t *testing.T) {
 	q := toReach("other:1")
 	q.Program = "wget"
 	id, answer := begin(t, a, c, t.Context(), q)
-	if err := a.answer(&runtime.Answer{Question: id, Scope: runtime.ScopeSandbox}); err != nil || <-answer {
+	if err := a.answer(c, &runtime.Answer{Question: id, Scope: runtime.ScopeSandbox}); err != nil || <-answer {
 		t.Error(err)
 	}
 	q.Program = "node"
@@ -141,14 +141,88 @@ func TestTired(t *testing.T) {
 	}
 }
 
+// Refusals because nobody was there are not the user's.
+func TestNobodyIsNoAnswer(t *testing.T) {
+	a, c := askedBy(t)
+	for i := range 2 * maxFatigue {
+		_, answer := begin(t, a, c, t.Context(), toReach(fmt.Sprintf("left%d:1", i)))
+		a.left(c)
+		if <-answer || a.ask(t.Context(), toReach("nobody:1"), noLimit) {
+			t.Error("nobody is asked, and it is allowed")
+		}
+		a.waiting(c, 0)
+		if a.ask(t.Context(), toReach("late:1"), time.Millisecond) {
+			t.Error("nobody answers, and it is allowed")
+		}
+	}
+	id, answer := begin(t, a, c, t.Context(), toReach("left0:1"))
+	if err := a.answer(c, &runtime.Answer{Question: id, Allow: true}); err != nil || !<-answer {
+		t.Errorf("it is asked again: %v", err)
+	}
+}
+
+// At a start accesses wait for who is about to ask, but not long.
+func TestExpected(t *testing.T) {
+	a := &asks{}
+	a.expect(time.Millisecond)
+	for range 2 { // while somebody could come, and then
+		if a.ask(t.Context(), toReach("a:1"), noLimit) {
+			t.Error("nobody comes, and it is allowed")
+		}
+	}
+	a.expect(noLimit)
+	c := &clientConn{gone: make(chan struct{})}
+	answer := make(chan bool, 1)
+	go func() { answer <- a.ask(t.Context(), toReach("a:1"), noLimit) }()
+	wait.Until(t, "it waits", a.waits)
+	a.waiting(c, 0)
+	if err := a.answer(c, &runtime.Answer{Question: "q2", Allow: true}); err != nil || !<-answer {
+		t.Errorf("who has come is asked: %v", err)
+	}
+}
+
+// While one is about to answer and add a rule, others cannot answer.
+func TestClaim(t *testing.T) {
+	a, c := askedBy(t)
+	other := &clientConn{gone: make(chan struct{})}
+	a.waiting(other, 0)
+	id, answer := begin(t, a, c, t.Context(), toReach("a:1"))
+	wide := &runtime.Answer{Question: id, Allow: true, Scope: runtime.ScopeSandbox}
+	if _, err := a.claim(c, wide); !errors.Is(err, runtime.ErrInvalid) {
+		t.Errorf("no rule can allow it: %v", err)
+	}
+	a.open[0].Allow = "--allow-host a:1"
+	if q, err := a.claim(c, wide); err != nil || q.ID != id {
+		t.Fatal(q, err)
+	}
+	for _, v := range []*runtime.Answer{{Question: id}, {Question: id, Allow: true}} {
+		if err := a.answer(other, v); !errors.Is(err, runtime.ErrNotFound) {
+			t.Errorf("another one answers it: %v", err)
+		}
+	}
+	for i := range maxRefused { // that the program has tired the user is not for what is being allowed
+		more, refused := begin(t, a, other, t.Context(), toReach(fmt.Sprintf("more%d:1", i)))
+		if err := a.answer(other, &runtime.Answer{Question: more}); err != nil || <-refused {
+			t.Error(err)
+		}
+	}
+	a.left(c) // it was killed
+	if _, err := a.claim(other, wide); err != nil {
+		t.Errorf("after the claimant has gone: %v", err)
+	}
+	if err := a.answer(other, wide); err != nil || !<-answer {
+		t.Errorf("the claimant's answer: %v", err)
+	}
+}
+
 func TestSecretNeedsItsPath(t *testing.T) {
 	a, c := askedBy(t)
 	q := &runtime.Question{Kind: runtime.AskReveal, Path: "k.pem", Secret: true, Targets: []string{"/k.pem"}}
 	id, answer := begin(t, a, c, t.Context(), q)
-	if err := a.answer(&runtime.Answer{Question: id, Allow: true}); !errors.Is(err, runtime.ErrInvalid) {
+	if err := a.answer(c, &runtime.Answer{Question: id, Allow: true}); !errors.Is(err, runtime.ErrInvalid) {
 		t.Errorf("without the path: %v", err)
 	}
-	if err := a.answer(&runtime.Answer{Question: id, Allow: true, Path: "k.pem"}); err != nil || !<-answer {
+	if err := a.answer(c, &runtime.Answer{Question: id, Allow: true, Path: "k.pem"}); err != nil || !<-answer {
 		t.Errorf("with the path: %v", err)
 	}
 }

@@ -167,9 +167,12 @@ const syncAfter = 200 * time.Millisecond
 
 // finishStart does, in the background, what can follow the start or the activation of a sandbox
 // with the configuration c. It syncs config, the file with c, to the disk, and fills the kernel's
-// caches later. If the sandbox is bound to its caller, it waits for the hang-up of alive, and ends
+// caches later, and expects askers. If the sandbox is bound to its caller, it waits for the hang-up of alive, and ends
 // the sandbox.
 func (s *shim) finishStart(c *statedir.Config, config, alive *os.File) {
+	if len(c.Ask) > 0 {
+		s.asks.expect(comingLimit)
+	}
 	sync := func() { _ = errors.Join(config.Sync(), config.Close()) }
 	switch {
 	case c.CopyOnWrite: // its changes survive a crash of the host, and need the file

@@ -96,11 +96,18 @@ func (s *shim) answer(c *clientConn, req *boot.Request) error {
 		return c.reply(outcome(c.lease(s, req)))
 	case boot.OpQuestions:
 		return c.answerLater(func() *boot.Reply { return s.asks.waiting(c, req.Since) })
-	case boot.OpAnswer:
-		if req.Answer == nil {
-			return fmt.Errorf("%w: %s without an answer", wire.ErrProtocol, boot.OpAnswer)
+	case boot.OpAnswer, boot.OpClaim:
+		switch {
+		case req.Answer == nil:
+			return fmt.Errorf("%w: %s without an answer", wire.ErrProtocol, req.Op)
+		case req.Op == boot.OpAnswer:
+			return c.reply(outcome(s.asks.answer(c, req.Answer)))
 		}
-		return c.reply(outcome(s.asks.answer(req.Answer)))
+		q, err := s.asks.claim(c, req.Answer)
+		if err != nil {
+			return c.reply(outcome(err))
+		}
+		return c.reply(&boot.Reply{Questions: &[]runtime.Question{*q}})
 	case boot.OpAudit:
 		return c.answerLater(func() *boot.Reply {
 			if s.filtered != nil {

@@ -24,23 +24,23 @@ func asksCommand(h *host.Host) *cobra.Command {
 		Short: "List the questions of sandboxes that wait for an answer",
 		Long: `List the questions of sandboxes with --ask that wait for an answer, of one sandbox or of
 all. With -f, at a terminal, each is asked as it comes; elsewhere it is printed. While -f
-runs, the sandbox has somebody to ask: accesses wait instead of being refused.`,
-		Example: `  wolffia asks -f box
+runs, the sandboxes have somebody to ask: accesses wait instead of being refused.
+Without SANDBOX it goes on until Ctrl-C, also with sandboxes that start later.`,
+		Example: `  wolffia asks -f
+  wolffia asks -f box
   wolffia asks answer box q1 allow --for sandbox --target '*.example.com:443'`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if follow {
-				return cobra.ExactArgs(1)(cmd, args)
-			}
-			return cobra.MaximumNArgs(1)(cmd, args)
-		},
+		Args: cobra.MaximumNArgs(1),
 		RunE: h.Over(func(ctx context.Context, rt *local.Runtime, args []string) error {
-			if follow {
-				return followAsks(ctx, h, rt, args[0], asJSON || !h.Asks())
+			switch prints := asJSON || !h.Asks(); {
+			case follow && len(args) == 0:
+				return followAll(ctx, h, rt, prints)
+			case follow:
+				return followAsks(ctx, h, rt, args[0], prints)
 			}
 			return listAsks(ctx, h, rt, args, asJSON)
 		}),
 	}
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "ask or print each question as it comes, until the sandbox stops")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "ask or print each question as it comes, until the sandbox, if one is named, stops")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: an array or, with -f, an object a line")
 	cmd.AddCommand(answerCommand(h))
 	return cmd
@@ -113,22 +113,41 @@ func followAsks(ctx context.Context, h *host.Host, rt *local.Runtime, ref string
 	if !prints {
 		t := asker.NewTerminal(h, rt, b.ID, false)
 		t.Typed = func(over <-chan struct{}) io.Reader { return h.Typist(over) }
-		return untilItEnds(t.Run(ctx))
+		return untilItEnds(t.Run(ctx, nil))
 	}
-	seen := map[string]bool{}
-	out := json.NewEncoder(h.Out)
-	return untilItEnds(rt.Questions(ctx, b.ID, func(all []runtime.Question) error {
-		for _, q := range all {
-			if seen[q.ID] {
-				continue
-			}
-			seen[q.ID] = true
-			if err := out.Encode(shownQuestion{b.ID, q}); err != nil {
-				return err
-			}
+	p := printer{h.Out, map[string]time.Time{}}
+	return untilItEnds(rt.Questions(ctx, b.ID, func(all []runtime.Question) error { return p.print(b.ID, all) }))
+}
+
+// followAll is followAsks for all sandboxes, also those that start later.
+func followAll(ctx context.Context, h *host.Host, rt *local.Runtime, prints bool) error {
+	if prints {
+		p := printer{h.Out, map[string]time.Time{}}
+		return rt.AllQuestions(ctx, p.print)
+	}
+	h.Note("the questions of all sandboxes are asked here; Ctrl-C ends it")
+	t := asker.NewTerminal(h, rt, "", false)
+	t.Typed = func(over <-chan struct{}) io.Reader { return h.Typist(over) }
+	return t.Run(ctx, nil)
+}
+
+// A printer prints each question once.
+type printer struct {
+	out   io.Writer
+	shown map[string]time.Time // by sandbox, the time of the newest question
+}
+
+func (p *printer) print(sandbox string, all []runtime.Question) error {
+	for _, q := range all {
+		if !q.Time.After(p.shown[sandbox]) {
+			continue
 		}
-		return nil
-	}))
+		p.shown[sandbox] = q.Time
+		if err := json.NewEncoder(p.out).Encode(shownQuestion{sandbox, q}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // untilItEnds returns the error of Questions, nil if the sandbox has ended meanwhile.

@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -29,34 +31,47 @@ func askServer(t *testing.T) (flags []string, url string) {
 	return []string{"--ask", "network", "--add-host", "web.example:127.0.0.1"}, "http://web.example:" + port
 }
 
+// atTerminal starts a command at a terminal. printed reports whether it has printed a text; ended is
+// closed with the terminal, which the caller closes.
+func (b *box) atTerminal(cmd *exec.Cmd) (master *os.File, printed func(string) bool, ended chan struct{}) {
+	b.Helper()
+	master, slave := openTerminal(b)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	b.OK(cmd.Start())
+	b.OK(slave.Close())
+	var mu sync.Mutex
+	var said strings.Builder
+	ended = make(chan struct{})
+	go func() {
+		defer close(ended)
+		buf := make([]byte, 4096)
+		for {
+			n, err := master.Read(buf)
+			mu.Lock()
+			said.Write(buf[:n])
+			mu.Unlock()
+			if err != nil { // EIO: the command has ended
+				return
+			}
+		}
+	}()
+	b.Cleanup(func() {
+		if b.Failed() {
+			b.Logf("%q has printed:\n%s", cmd.Args, said.String())
+		}
+	})
+	return master, func(text string) bool { mu.Lock(); defer mu.Unlock(); return strings.Contains(said.String(), text) }, ended
+}
+
 // At a terminal a question comes below the output of the program, and keys are its answer.
 func TestAsksAtTheTerminal(t *testing.T) {
 	b := newBox(t)
 	flags, url := askServer(t)
 	for key, want := range map[string]string{"o": "reached", "n": "403"} {
-		master, slave := openTerminal(b)
 		cmd := b.command(append(append([]string{"run"}, flags...), "--", "curl", "-sSi", url)...)
-		cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = b.codebase, slave, slave, slave
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-		b.OK(cmd.Start())
-		b.OK(slave.Close())
-		var mu sync.Mutex
-		var said strings.Builder
-		printed := func(text string) bool { mu.Lock(); defer mu.Unlock(); return strings.Contains(said.String(), text) }
-		ended := make(chan struct{})
-		go func() { // ends with the terminal
-			defer close(ended)
-			buf := make([]byte, 4096)
-			for {
-				n, err := master.Read(buf)
-				mu.Lock()
-				said.Write(buf[:n])
-				mu.Unlock()
-				if err != nil { // EIO: the command has ended
-					return
-				}
-			}
-		}()
+		cmd.Dir = b.codebase
+		master, printed, ended := b.atTerminal(cmd)
 		wait.Until(t, "the question", func() bool { return printed("wants to connect to web.example:") && printed("then Enter") })
 		wait.Until(t, "the answer", func() bool { // keys of the first second are curl's
 			_, _ = master.WriteString(key + "\r")
@@ -70,9 +85,79 @@ func TestAsksAtTheTerminal(t *testing.T) {
 		_ = cmd.Wait() // curl's code
 		b.OK(master.Close())
 		if !printed(want) {
-			t.Errorf("%s: %q does not come:\n%s", key, want, said.String())
+			t.Errorf("%s: %q does not come", key, want)
 		}
 	}
+}
+
+// Without a sandbox, wolffia asks -f has the questions of all: at a terminal they are asked, elsewhere
+// printed. A sandbox that starts later is asked about from its first access on.
+func TestAsksOfAll(t *testing.T) {
+	b := newBox(t)
+	flags, url := askServer(t)
+	run := func(name string) *exec.Cmd {
+		return b.command(append(append([]string{"run", "--codebase", b.codebase, "--name", name}, flags...), "--", "curl", "-sS", url)...)
+	}
+	follow := b.command("asks", "-f")
+	out, err := follow.StdoutPipe()
+	b.OK(err)
+	b.OK(follow.Start())
+	wait.Until(t, "the watch of sandboxes", func() bool { return watchesFiles(follow.Process.Pid) })
+	for _, name := range []string{"one", "two"} {
+		cmd := run(name)
+		var text strings.Builder
+		cmd.Stdout = &text
+		b.OK(cmd.Start())
+		var q struct{ SandboxID, ID, Host, Program string }
+		b.OK(json.NewDecoder(out).Decode(&q))
+		if q.Program != "curl" || !strings.HasPrefix(q.Host, "web.example:") {
+			t.Errorf("got %+v", q)
+		}
+		b.says("asks", "answer", q.SandboxID, q.ID, "allow")
+		if err := cmd.Wait(); err != nil || text.String() != "reached\n" {
+			t.Errorf("%s: %v, %q", name, err, text.String())
+		}
+	}
+	b.OK(follow.Process.Signal(os.Interrupt))
+	_ = follow.Wait() // 130
+
+	follow = b.command("asks", "-f")
+	terminal, printed, ended := b.atTerminal(follow)
+	wait.Until(t, "the terminal", func() bool { return printed("of all sandboxes") && watchesFiles(follow.Process.Pid) })
+	cmd := run("three")
+	var text strings.Builder
+	cmd.Stdout = &text
+	b.OK(cmd.Start())
+	wait.Until(t, "the question", func() bool { return printed("sandbox three: curl") && printed("wants to connect to web.example:") })
+	over := make(chan error, 1)
+	go func() { over <- cmd.Wait() }()        // ends with the answer, or its limit
+	wait.Until(t, "the answer", func() bool { // keys of the first second are none
+		_, _ = terminal.WriteString("o\n")
+		select {
+		case err := <-over:
+			if err != nil || text.String() != "reached\n" {
+				t.Errorf("three: %v, %q", err, text.String())
+			}
+			return true
+		case <-time.After(200 * time.Millisecond):
+			return false
+		}
+	})
+	_, _ = terminal.WriteString("\x03")
+	wait.Receive(t, "the end", ended)
+	_ = follow.Wait() // 130
+	b.OK(terminal.Close())
+}
+
+// watchesFiles reports whether a process has a watch of files (inotify(7)).
+func watchesFiles(pid int) bool {
+	all, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fdinfo/*", pid))
+	for _, file := range all {
+		if text, _ := os.ReadFile(file); strings.Contains(string(text), "inotify ") {
+			return true
+		}
+	}
+	return false
 }
 
 // wolffia asks lists and answers; what is always allowed is in the user's file, and a rule says who

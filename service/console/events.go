@@ -17,11 +17,12 @@ func (h *Handler) events(c *call) (any, error) {
 		return nil, err
 	}
 	defer h.hub.leave(client)
-	list, err := h.list(c.Context(), c.caller)
+	h.hub.look()
+	list, all, err := h.list(c.Context(), c.caller)
 	if err != nil {
 		return nil, err
 	}
-	h.hub.look()
+	h.hub.waitAsked(c.Context(), all)
 	control := http.NewResponseController(c.w)
 	stream.Header(c.w)
 	send := func(f []byte) bool {

@@ -34,15 +34,16 @@ type hub struct {
 	mu        sync.Mutex
 	clients   map[*client]struct{}          // guarded by mu
 	histories map[string]*history           // by sandbox; guarded by mu
-	asked     map[string][]runtime.Question // by sandbox; guarded by mu
-	owners    map[string]registry.Owner     // of asked; guarded by mu
+	asked     map[string][]runtime.Question // by sandbox that has us to ask; guarded by mu
+	heard     chan struct{}                 // closed and replaced with each change of asked; guarded by mu
+	owners    map[string]registry.Owner     // of sandboxes that ask; guarded by mu
 	counts    map[string]counts             // of denials, by sandbox; guarded by mu
 	since     time.Time                     // the first client has come; guarded by mu
 
 	// What follows is run's alone.
-	shown map[string]shown
-	tails map[string]*service.Tail
-	asks  map[string]context.CancelFunc
+	shown  map[string]shown
+	tails  map[string]*service.Tail
+	asking *asking // nil: nobody is asked
 }
 
 // A shown is what clients have got of a sandbox.
@@ -65,7 +66,7 @@ func newHub(h *Handler) *hub {
 	return &hub{
 		h: h, wake: make(chan struct{}, 1), clients: map[*client]struct{}{}, histories: map[string]*history{},
 		asked: map[string][]runtime.Question{}, owners: map[string]registry.Owner{}, counts: map[string]counts{},
-		shown: map[string]shown{}, tails: map[string]*service.Tail{}, asks: map[string]context.CancelFunc{},
+		shown: map[string]shown{}, tails: map[string]*service.Tail{}, heard: make(chan struct{}),
 	}
 }
 
@@ -98,6 +99,7 @@ func (b *hub) run(ctx context.Context) {
 			disks.Go(func() { b.countDisks(ctx) })
 		}
 		if busy {
+			b.ask(ctx)
 			b.changes(ctx)
 		} else {
 			b.idle()
@@ -129,9 +131,7 @@ func (b *hub) idle() {
 	for id := range b.tails {
 		b.untail(id)
 	}
-	for id := range b.asks {
-		b.unask(id)
-	}
+	b.unask()
 	clear(b.shown)
 }
 
@@ -224,6 +224,7 @@ func (b *hub) changes(ctx context.Context) {
 	exists := map[string]bool{}
 	for _, s := range all {
 		exists[s.ID] = true
+		b.own(s)
 		b.follow(ctx, s)
 		full := boxOf(s, everyone)
 		b.fill(&full)
@@ -248,7 +249,10 @@ func (b *hub) changes(ctx context.Context) {
 		}
 		delete(b.shown, id)
 		b.untail(id)
-		b.unask(id)
+		b.mu.Lock()
+		delete(b.owners, id)
+		delete(b.asked, id)
+		b.mu.Unlock()
 		b.each(func(caller service.Caller) []byte {
 			if !caller.May(old.owner) {
 				return nil
@@ -258,14 +262,12 @@ func (b *hub) changes(ctx context.Context) {
 	}
 }
 
-// follow sends what was denied to a sandbox, and has its questions come.
+// follow sends what was denied to a sandbox.
 func (b *hub) follow(ctx context.Context, s *service.Sandbox) {
 	if !s.State.Runs() {
 		b.untail(s.ID)
-		b.unask(s.ID)
 		return
 	}
-	b.ask(ctx, s)
 	if s.Filter != runtime.FilterFuse && s.Network != runtime.NetworkFiltered {
 		return
 	}

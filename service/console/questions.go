@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"slices"
+	"time"
 
 	"wolffia/runtime"
 	"wolffia/service"
@@ -14,53 +15,114 @@ type asked struct {
 	runtime.Question
 }
 
-// ask has the questions of a running sandbox come, while there are clients: a question waits only
-// if somebody is asked.
-func (b *hub) ask(ctx context.Context, s *service.Sandbox) {
-	if b.h.opts.Asker == nil || b.asks[s.ID] != nil || !asks(s) {
+// An asking is the hub as an asker of all sandboxes: a question waits only if somebody is asked.
+type asking struct {
+	cancel context.CancelFunc
+	ended  chan struct{}
+}
+
+// ask has the questions come until unask.
+func (b *hub) ask(ctx context.Context) {
+	if b.h.opts.Asker == nil || b.asking != nil {
 		return
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	b.asks[s.ID] = cancel
-	b.mu.Lock()
-	b.owners[s.ID] = s.Owner
-	b.mu.Unlock()
-	b.h.work.Go(func() {
-		defer cancel()
-		_ = b.h.opts.Asker.Questions(ctx, s.ID, func(all []runtime.Question) error { // it has stopped
-			b.questioned(s.ID, all)
-			return ctx.Err()
+	a := &asking{cancel, make(chan struct{})}
+	b.asking = a
+	go func() { // ends with unask
+		defer close(a.ended)
+		err := b.h.opts.Asker.AllQuestions(ctx, func(id string, all []runtime.Question) error {
+			b.questioned(id, all)
+			return nil
 		})
-		b.questioned(s.ID, nil)
-	})
+		if err != nil {
+			b.h.log.Warn("the console cannot ask", "error", err.Error())
+		}
+	}()
+}
+
+// unask ends ask. What waits is refused, unless others ask too.
+func (b *hub) unask() {
+	if b.asking == nil {
+		return
+	}
+	b.asking.cancel()
+	<-b.asking.ended
+	b.asking = nil
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	clear(b.asked)
 }
 
 // asks reports whether a sandbox can ask.
-func asks(s *service.Sandbox) bool { return len(s.Ask) > 0 }
-
-func (b *hub) unask(id string) {
-	if end := b.asks[id]; end != nil {
-		end()
-		delete(b.asks, id)
-	}
-}
+func asks(s *service.Sandbox) bool { return s.State.Runs() && len(s.Ask) > 0 }
 
 // questioned notes the questions of a sandbox, and sends them.
 func (b *hub) questioned(id string, all []runtime.Question) {
 	b.mu.Lock()
-	if len(all) == 0 && len(b.asked[id]) == 0 {
-		b.mu.Unlock()
-		return
-	}
-	if len(all) == 0 {
-		delete(b.asked, id)
-	} else {
-		b.asked[id] = slices.Clone(all)
-	}
+	had := len(b.asked[id])
+	b.asked[id] = slices.Clone(all)
+	_, known := b.owners[id]
+	close(b.heard)
+	b.heard = make(chan struct{})
 	b.mu.Unlock()
+	if !known {
+		b.look()
+	}
+	if had+len(all) > 0 {
+		b.sendQuestions()
+	}
+}
+
+func (b *hub) sendQuestions() {
 	b.each(func(caller service.Caller) []byte {
 		return frame("questions", map[string]any{"questions": b.questionsOf(caller)})
 	})
+}
+
+// own notes the owner of a sandbox, which decides who is asked.
+func (b *hub) own(s *service.Sandbox) {
+	if !asks(s) {
+		return
+	}
+	b.mu.Lock()
+	_, known := b.owners[s.ID]
+	b.owners[s.ID] = s.Owner
+	late := !known && len(b.asked[s.ID]) > 0
+	b.mu.Unlock()
+	if late {
+		b.sendQuestions()
+	}
+}
+
+// askLimit bounds the wait of a page for its questions.
+const askLimit = 2 * time.Second
+
+// waitAsked waits until the sandboxes have somebody to ask.
+func (b *hub) waitAsked(ctx context.Context, all []*service.Sandbox) {
+	if b.h.opts.Asker == nil {
+		return
+	}
+	limit := time.After(askLimit)
+	for {
+		b.mu.Lock()
+		heard := b.heard
+		missing := slices.ContainsFunc(all, func(s *service.Sandbox) bool {
+			_, is := b.asked[s.ID]
+			return asks(s) && !is
+		})
+		b.mu.Unlock()
+		if !missing {
+			return
+		}
+		select {
+		case <-heard:
+		case <-limit:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // questionsOf returns the questions that wait for a caller, oldest first.
@@ -69,7 +131,7 @@ func (b *hub) questionsOf(caller service.Caller) []asked {
 	defer b.mu.Unlock()
 	list := []asked{}
 	for id, all := range b.asked {
-		if !caller.May(b.owners[id]) {
+		if owner, known := b.owners[id]; !known && !caller.All || !caller.May(owner) {
 			continue
 		}
 		for _, q := range all {

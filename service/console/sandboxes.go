@@ -61,21 +61,18 @@ func boxOf(b *service.Sandbox, caller service.Caller) box {
 }
 
 // list returns the sandboxes of a caller, newest first.
-func (h *Handler) list(ctx context.Context, caller service.Caller) ([]box, error) {
-	all, err := h.opts.Service.List(ctx, caller)
-	if err != nil {
-		return nil, err
-	}
-	list := make([]box, len(all))
+func (h *Handler) list(ctx context.Context, caller service.Caller) (list []box, all []*service.Sandbox, err error) {
+	all, err = h.opts.Service.List(ctx, caller)
+	list = make([]box, len(all))
 	for i, b := range all {
 		list[i] = boxOf(b, caller)
 		h.hub.fill(&list[i])
 	}
-	return list, nil
+	return list, all, err
 }
 
 func (h *Handler) sandboxes(c *call) (any, error) {
-	list, err := h.list(c.Context(), c.caller)
+	list, _, err := h.list(c.Context(), c.caller)
 	return map[string]any{"sandboxes": list}, err
 }
 

@@ -42,6 +42,9 @@ const (
 	// connection asks no other thing, and counts as an asker until it ends.
 	OpQuestions = "questions"
 	OpAnswer    = "answer" // answer one
+	// OpClaim: return the question of Request.Answer, which nobody else can answer until the connection
+	// ends: the caller is about to add a rule
+	OpClaim = "claim"
 	// keep the sandbox's memory in the empty directory whose descriptor comes with the request;
 	// with Review, the tree server does that first, while nothing runs. With End no descriptor
 	// comes: it hibernates

@@ -23,7 +23,7 @@ var (
 		"service/e2b/envd":                  2010,
 		"internal/host/gateway":             2870,
 		"internal/git/gitsync":              4600,
-		"internal/host/statedir":            2877,
+		"internal/host/statedir":            2997,
 		"internal/host/rootfs":              2830,
 		"internal/filecall":                 2130,
 		"local":                             6965,
@@ -31,7 +31,7 @@ var (
 		"mcp":                               3300,
 		"perm":                              3745,
 		"policy":                            2100,
-		"runtime":                           2450,
+		"runtime":                           2456,
 		"cmd/wolffia/internal/sandboxflags": 2050,
 		"service":                           4800,
 		"service/opensandbox":               3410,
@@ -39,7 +39,7 @@ var (
 		"cmd/wolffia/internal/serving":      2300,
 		"service/server":                    2440,
 		"session":                           6293,
-		"shim":                              5060,
+		"shim":                              5075,
 	}
 	// maxFiles are files without tests, in packages that have more than defaultFiles. Most files of
 	// fusefs need each other: a request needs its node's name, level, halves and git directory at
@@ -51,7 +51,7 @@ const (
 	defaultFiles = 40
 	defaultLines = 2000
 	maxMethods   = 61     // methods of a type
-	maxProduct   = 165500 // lines of Go of the product
+	maxProduct   = 165800 // lines of Go of the product
 	maxColumns   = 120
 	maxWide      = 1720 // lines with more
 )

@@ -7,7 +7,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"wolffia/internal/test/testenv"
 )
@@ -29,30 +28,12 @@ func (w *world) asks(id, script string) (wait func() (string, bool)) {
 	}
 }
 
-// asked is asks once a page shows the question. A page that has just been opened may not be asked yet:
-// what is refused for that reason is tried again.
+// asked is asks once a page shows the question.
 func (w *world) asked(p *Page, id, script string) (wait func() (string, bool)) {
 	w.Helper()
-	for w.Ctx.Err() == nil {
-		ended := make(chan struct{})
-		wait = w.asks(id, script)
-		go func() { // ends with the script
-			wait()
-			close(ended)
-		}()
-		for running := true; running; {
-			if Eval[bool](p, "document.querySelector('.question')?.checkVisibility() ?? false") {
-				return wait
-			}
-			select {
-			case <-ended:
-				running = false
-			case <-time.After(20 * time.Millisecond):
-			}
-		}
-	}
-	w.Fatalf("%s asks nothing", script)
-	return nil
+	wait = w.asks(id, script)
+	p.Until("document.querySelector('.question')?.checkVisibility() ?? false")
+	return wait
 }
 
 // A question about the network is answered on a page: what asked goes on.

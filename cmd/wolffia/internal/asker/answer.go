@@ -1,6 +1,7 @@
 package asker
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"wolffia/cmd/wolffia/internal/history"
 	"wolffia/cmd/wolffia/internal/host"
 	"wolffia/cmd/wolffia/internal/sandboxflags"
@@ -16,15 +19,18 @@ import (
 	"wolffia/internal/config"
 	"wolffia/internal/host/statedir"
 	"wolffia/internal/sys/statefile"
+	"wolffia/internal/sys/step"
 	"wolffia/local"
 	"wolffia/perm"
 	"wolffia/runtime"
 )
 
-// Answer answers a question of a sandbox. With runtime.ScopeAlways what it allows is written into a
-// configuration file first; note says into which one.
+// Answer answers a question of a sandbox. With runtime.ScopeAlways what it allows is then written into
+// a configuration file; note says into which one. A file that cannot have it is an error before, and
+// the question still waits.
 func Answer(ctx context.Context, h *host.Host, rt *local.Runtime, sandbox string, q *runtime.Question, a *runtime.Answer) (note string, err error) {
-	if a.Allow && a.Scope == runtime.ScopeAlways {
+	isAlways, codebase := a.Allow && a.Scope == runtime.ScopeAlways, ""
+	if isAlways {
 		if err := q.CheckAnswer(a); err != nil {
 			return "", err
 		}
@@ -32,11 +38,18 @@ func Answer(ctx context.Context, h *host.Host, rt *local.Runtime, sandbox string
 		if err != nil {
 			return "", err
 		}
-		if note, err = always(h, b.CodebasePath, q, a.Target); err != nil {
+		codebase = b.CodebasePath
+		if _, err := always(h, codebase, q, a.Target, true); err != nil {
 			return "", err
 		}
 	}
 	if err = rt.Answer(ctx, sandbox, a); err == nil {
+		step.Reached("answer: given")
+		if isAlways {
+			if note, err = always(h, codebase, q, a.Target, false); err != nil {
+				err = fmt.Errorf("sandbox %s has the rule, the configuration file has not: %w", sandbox, err)
+			}
+		}
 		e := history.Entry{Kind: history.KindAnswer, Time: time.Now(), Sandbox: sandbox, Who: a.By, Question: q, Answer: a}
 		if b, err := rt.Get(ctx, sandbox); err == nil {
 			e.Sandbox, e.Codebase = b.ID, b.CodebasePath
@@ -49,8 +62,8 @@ func Answer(ctx context.Context, h *host.Host, rt *local.Runtime, sandbox string
 }
 
 // always writes what an answer allows into a configuration file: a host into the user's, a path into
-// the project's, which is trusted then. It returns what it did.
-func always(h *host.Host, codebase string, q *runtime.Question, target string) (string, error) {
+// the project's, which is trusted then. It returns what it did. With dry it only says whether it could.
+func always(h *host.Host, codebase string, q *runtime.Question, target string, dry bool) (string, error) {
 	if target == "" {
 		target = q.Targets[0]
 	}
@@ -63,10 +76,17 @@ func always(h *host.Host, codebase string, q *runtime.Question, target string) (
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return "", runtime.Errorf(runtime.ErrInvalid, "%s: %w", file, err)
 		}
+		text, err := added(file, data, "allow-host", target, config.Place{Name: file})
+		if err != nil || dry {
+			return "", err
+		}
 		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 			return "", err
 		}
-		return fmt.Sprintf("allow-host %s is in %s, for all projects", target, file), add(file, data, "allow-host", target, config.Place{Name: file})
+		if to, err := filepath.EvalSymlinks(file); err == nil {
+			file = to
+		}
+		return fmt.Sprintf("allow-host %s is in %s, for all projects", target, file), replace(file, data, text)
 	}
 	if codebase == "" {
 		return "", runtime.Errorf(runtime.ErrInvalid, "the sandbox has no codebase whose configuration file could have the rule: answer for this sandbox")
@@ -83,10 +103,15 @@ func always(h *host.Host, codebase string, q *runtime.Question, target string) (
 	}
 	file := filepath.Join(codebase, config.ProjectName)
 	rule := target + "=" + max(q.Need, perm.Read).String()
-	if err := add(file, data, "reveal", rule, config.Place{Name: file, Dir: codebase, Project: true}); err != nil {
+	text, err := added(file, data, "reveal", rule, config.Place{Name: file, Dir: codebase, Project: true})
+	if err != nil || dry {
 		return "", err
 	}
-	return fmt.Sprintf("reveal %s is in %s, which is trusted", rule, file), trust(h, codebase)
+	if err := replace(file, data, text); err != nil {
+		return "", err
+	}
+	step.Reached("answer: file written")
+	return fmt.Sprintf("reveal %s is in %s, which is trusted", rule, file), trust(h, codebase, text)
 }
 
 // isTrusted reports whether a project's file counts.
@@ -108,12 +133,8 @@ func isTrusted(h *host.Host, dir string, data []byte) (bool, error) {
 	return false, err
 }
 
-// trust has a project's file count with the content that it has now.
-func trust(h *host.Host, dir string) error {
-	data, err := config.ReadProject(dir)
-	if err != nil {
-		return err
-	}
+// trust has a project's file count with this content: who else writes it is not trusted.
+func trust(h *host.Host, dir string, data []byte) error {
 	path, sum, err := sandboxflags.Identify(dir, data)
 	if err != nil {
 		return err
@@ -125,28 +146,34 @@ func trust(h *host.Host, dir string) error {
 	return state.Trust(&statedir.Trust{Path: path, SHA256: sum, TrustedAt: time.Now().UnixMilli()})
 }
 
-// add writes a configuration file with one more value of a list.
-func add(file string, data []byte, key, value string, at config.Place) error {
+// added returns a configuration file with one more value of a list.
+func added(file string, data []byte, key, value string, at config.Place) ([]byte, error) {
 	text, err := config.Add(string(data), key, value)
 	if err != nil {
-		return runtime.Errorf(runtime.ErrInvalid, "%s: %w", file, err)
-	}
-	if text == string(data) {
-		return nil
+		return nil, runtime.Errorf(runtime.ErrInvalid, "%s: %w", file, err)
 	}
 	at.Home, _ = os.UserHomeDir()
 	if _, err := config.Parse(fields.Keys(), at, []byte(text)); err != nil {
-		return runtime.Errorf(runtime.ErrInvalid, "%s: cannot have %s added, add it by hand: %w", file, key+": "+value, err)
+		return nil, runtime.Errorf(runtime.ErrInvalid, "%s: cannot have %s added, add it by hand: %w", file, key+": "+value, err)
 	}
-	if to, err := filepath.EvalSymlinks(file); err == nil && !at.Project {
-		file = to
+	return []byte(text), nil
+}
+
+// replace writes a configuration file anew, unless that is what it has. Its mode stays.
+func replace(file string, was, text []byte) error {
+	if bytes.Equal(was, text) {
+		return nil
 	}
 	mode := fs.FileMode(0o644)
-	if st, err := os.Stat(file); err == nil {
+	if st, err := os.Lstat(file); err == nil {
 		mode = st.Mode().Perm()
 	}
-	if err := statefile.WriteBytes(file, []byte(text)); err != nil {
+	if err := statefile.WriteBytes(file, text); err != nil {
 		return err
 	}
-	return os.Chmod(file, mode)
+	f, err := os.OpenFile(file, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Chmod(mode), f.Close())
 }

@@ -24,16 +24,16 @@ const keyPause = time.Second
 type Terminal struct {
 	h       *host.Host
 	rt      *local.Runtime
-	sandbox string
-	raw     bool // the terminal does not echo, nor begin a line for us
+	sandbox string // empty: all
+	raw     bool   // the terminal does not echo, nor begin a line for us
 	// Typed returns the keys until the channel is closed, while a question is on the screen; nil: the
 	// caller has them pass through Keys
 	Typed func(over <-chan struct{}) io.Reader
 
 	mu      sync.Mutex
-	waiting []runtime.Question
-	full    fullScreen        // a program draws on all of the screen: others are asked
-	q       *runtime.Question // on the screen; nil: none
+	waiting []asked
+	full    fullScreen // a program draws on all of the screen: others are asked
+	q       *asked     // on the screen; nil: none
 	shown   time.Time
 	target  int    // the index of q's target that the answer would allow
 	key     byte   // of an answer that Enter completes; 0: none
@@ -42,24 +42,53 @@ type Terminal struct {
 	over    chan struct{} // of Typed's reader
 }
 
-// NewTerminal returns a Terminal for a sandbox. raw says that the terminal is in raw mode.
+// An asked is a question of a sandbox.
+type asked struct {
+	sandbox string // its id
+	runtime.Question
+}
+
+// is reports whether two are the same question.
+func (a *asked) is(b *asked) bool { return a.sandbox == b.sandbox && a.ID == b.ID }
+
+// NewTerminal returns a Terminal for a sandbox, or, if that is empty, for all. raw says that the terminal is in raw mode.
 func NewTerminal(h *host.Host, rt *local.Runtime, sandbox string, raw bool) *Terminal {
 	return &Terminal{h: h, rt: rt, sandbox: sandbox, raw: raw}
 }
 
-// Run asks until ctx ends or the sandbox stops. The error is that of [runtime.Asker].
-func (t *Terminal) Run(ctx context.Context) error {
+// Run asks until ctx ends or the sandbox stops. It calls ready, which may be nil, once the sandbox has
+// somebody to ask. The error is that of [runtime.Asker].
+func (t *Terminal) Run(ctx context.Context, ready func()) error {
+	if t.sandbox == "" {
+		return t.rt.AllQuestions(ctx, func(id string, all []runtime.Question) error {
+			t.news(id, all)
+			return nil
+		})
+	}
 	return t.rt.Questions(ctx, t.sandbox, func(all []runtime.Question) error {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.waiting = all
-		if t.q != nil && !slices.ContainsFunc(all, func(q runtime.Question) bool { return q.ID == t.q.ID }) {
-			t.say("nobody waits any more for the answer to " + t.q.ID)
-			t.hide()
+		if ready != nil {
+			ready()
+			ready = nil
 		}
-		t.show()
+		t.news(t.sandbox, all)
 		return nil
 	})
+}
+
+// news shows the oldest question, now that all are those of a sandbox that wait.
+func (t *Terminal) news(sandbox string, all []runtime.Question) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.waiting = slices.DeleteFunc(t.waiting, func(q asked) bool { return q.sandbox == sandbox })
+	for _, q := range all {
+		t.waiting = append(t.waiting, asked{sandbox, q})
+	}
+	slices.SortStableFunc(t.waiting, func(a, b asked) int { return a.Time.Compare(b.Time) })
+	if t.q != nil && !slices.ContainsFunc(t.waiting, func(q asked) bool { return q.is(t.q) }) {
+		t.say("nobody waits any more for the answer to " + t.q.ID)
+		t.hide()
+	}
+	t.show()
 }
 
 // say prints a line. t.mu is held.
@@ -87,13 +116,25 @@ func (t *Terminal) show() {
 		keys := t.Keys(t.Typed(t.over))
 		go func() { _, _ = io.Copy(io.Discard, keys) }() // ends with hide, or the terminal
 	}
-	t.say(fmt.Sprintf("%s\no: once  s: for this sandbox  a: always%s  n: no  x: no, and do not ask again; then Enter. No, after %v",
-		Sentence(&q), wider, time.Until(q.Until).Round(time.Second)))
+	of := ""
+	if t.sandbox == "" {
+		of = "sandbox " + nameOf(t.rt, q.sandbox) + ": "
+	}
+	t.say(fmt.Sprintf("%s%s\no: once  s: for this sandbox  a: always%s  n: no  x: no, and do not ask again; then Enter. No, after %v",
+		of, Sentence(&q.Question), wider, time.Until(q.Until).Round(time.Second)))
+}
+
+// nameOf returns what a sandbox is called.
+func nameOf(rt *local.Runtime, id string) string {
+	if b, err := rt.Get(context.Background(), id); err == nil {
+		return console.Printable(b.ContainerName())
+	}
+	return id
 }
 
 // hide has no question on the screen. t.mu is held.
 func (t *Terminal) hide() {
-	t.waiting = slices.DeleteFunc(t.waiting, func(q runtime.Question) bool { return q.ID == t.q.ID })
+	t.waiting = slices.DeleteFunc(t.waiting, func(q asked) bool { return q.is(t.q) })
 	t.q, t.target, t.key, t.path = nil, 0, 0, nil
 	if t.over != nil {
 		close(t.over)
@@ -251,7 +292,7 @@ func (t *Terminal) give() {
 	go func() { // ends within the limit
 		ctx, cancel := context.WithTimeout(context.Background(), giveLimit)
 		defer cancel()
-		note, err := Answer(ctx, t.h, t.rt, t.sandbox, &q, &a)
+		note, err := Answer(ctx, t.h, t.rt, q.sandbox, &q.Question, &a)
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		switch {

@@ -3,10 +3,14 @@ package attach
 import (
 	"context"
 	"io"
+	"time"
 
 	"wolffia/cmd/wolffia/internal/asker"
 	"wolffia/runtime"
 )
+
+// readyLimit bounds the wait of a command for its asker.
+const readyLimit = time.Second
 
 // asks asks the questions of a sandbox at our terminal while a command runs. nil asks none.
 type asks struct {
@@ -25,10 +29,16 @@ func (c *Client) askHere(ctx context.Context, sb *runtime.Sandbox, spec *runtime
 	if !spec.TTY && !spec.OpenStdin {
 		a.Typed = func(over <-chan struct{}) io.Reader { return c.Typist(over) }
 	}
+	ready := make(chan struct{})
 	go func() { // ends with stop
-		_ = a.Run(ctx) // the command says what is wrong with the sandbox
+		_ = a.Run(ctx, func() { close(ready) }) // the command says what is wrong with the sandbox
 		close(a.ended)
 	}()
+	select { // else the command could ask before
+	case <-ready:
+	case <-a.ended:
+	case <-time.After(readyLimit):
+	}
 	return a
 }
 
