@@ -35,6 +35,9 @@ type Options struct {
 	// public addresses only (network.Forbidden), or to the proxy that the environment names, and
 	// an error has nothing of what a registry has written but the status.
 	Public bool
+	// Login, unless empty, are credentials of the registry in place of the user's: an object of auths
+	// in docker's config.json, as JSON.
+	Login []byte
 	// Import records As in place of the name of the file, or the names that the file has.
 	Import bool
 	As     string
@@ -46,7 +49,7 @@ type Options struct {
 // calls for one image unpack it once. After an error the store is as before.
 //
 // Errors: ErrInvalid, the name is malformed or the image damaged; ErrNotFound; ErrDenied,
-// the registry does not accept the credentials in ~/.docker/config.json; ErrUnsupported,
+// the registry does not accept the credentials; ErrUnsupported,
 // the image is for another platform or uses an unknown feature; ErrUnavailable, the rest;
 // or that of ctx.
 func Pull(ctx context.Context, s *store.Store, name string, opts *Options) (*store.Image, error) {
@@ -118,7 +121,7 @@ func open(ctx context.Context, canonical string, opts *Options) (*source, error)
 		dir, tag := store.SplitLayout(rest)
 		return openImage(ctx, openLayout(dir, tag), opts.Progress)
 	}
-	r, err := newRegistry(canonical, opts.Public)
+	r, err := newRegistry(canonical, opts)
 	if err != nil {
 		return nil, err
 	}

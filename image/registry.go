@@ -2,6 +2,7 @@ package image
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net"
@@ -26,19 +27,20 @@ import (
 type registry struct {
 	ref    name.Reference
 	base   *transports
-	public bool // see Options
+	public bool // see Options, as login
+	login  []byte
 
 	puller *remote.Puller    // of manifests
 	client http.RoundTripper // for blobs; both are authenticated by connect
 }
 
 // newRegistry does not connect yet.
-func newRegistry(canonical string, public bool) (*registry, error) {
+func newRegistry(canonical string, opts *Options) (*registry, error) {
 	ref, err := name.ParseReference(canonical)
 	if err != nil {
 		return nil, runtime.WithClass(runtime.ErrInvalid, err)
 	}
-	return &registry{ref: ref, base: newTransports(public), public: public}, nil
+	return &registry{ref: ref, base: newTransports(opts.Public), public: opts.Public, login: opts.Login}, nil
 }
 
 func (r *registry) close() { r.base.close() }
@@ -46,7 +48,7 @@ func (r *registry) close() { r.base.close() }
 // connect authenticates to the registry.
 func (r *registry) connect(ctx context.Context) error {
 	repo := r.ref.Context()
-	auth, err := authn.Resolve(ctx, authn.DefaultKeychain, repo.Registry)
+	auth, err := r.account(ctx)
 	if err != nil {
 		return runtime.Errorf(runtime.ErrUnavailable, "credentials for %s: %w", repo.RegistryStr(), err)
 	}
@@ -60,6 +62,16 @@ func (r *registry) connect(ctx context.Context) error {
 		r.puller, err = remote.NewPuller(remote.WithTransport(r.client))
 	}
 	return err
+}
+
+// account returns the credentials: those of the request, or the user's.
+func (r *registry) account(ctx context.Context) (authn.Authenticator, error) {
+	if len(r.login) == 0 {
+		return authn.Resolve(ctx, authn.DefaultKeychain, r.ref.Context().Registry)
+	}
+	var own authn.AuthConfig
+	err := json.Unmarshal(r.login, &own)
+	return authn.FromConfig(own), err
 }
 
 func (r *registry) top(ctx context.Context) ([]byte, string, error) {

@@ -3,6 +3,7 @@
 package puller
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,12 +26,18 @@ type Request struct {
 	Name     string // as for image.Pull
 	MaxSize  int64  // bytes; 0 means the default of store.Limits
 	Public   bool   // as in image.Options; without a progress bar
+	// Login, unless empty, are credentials of the registry in place of the user's, in the form of
+	// docker's configuration, as JSON of at most MaxLogin bytes.
+	Login []byte
 	// Import and As are as in image.Options.
 	Import bool
 	As     string
 	// Terminal, if not nil, gets a progress bar.
 	Terminal *os.File
 }
+
+// MaxLogin is the largest Request.Login, in bytes.
+const MaxLogin = 16 << 10
 
 // A Result is the output of the program, as JSON.
 type Result struct {
@@ -45,15 +52,27 @@ const tidyLimit = 30 * time.Second
 const maxResult = 64 << 10
 
 // Pull runs the program and returns the id of the image. Errors are those of image.Pull.
-// When ctx or this process ends, the end of its standard input tells the program to
-// clean up and end.
+// Standard input of the program is a line with the credentials. Its end, with ctx or this process,
+// tells the program to clean up and end.
 func Pull(ctx context.Context, program string, req *Request) (id string, err error) {
+	var login bytes.Buffer
+	if len(req.Login) > MaxLogin {
+		return "", runtime.Errorf(runtime.ErrInvalid, "the credentials have more than %d bytes", MaxLogin)
+	}
+	if len(req.Login) > 0 {
+		if err := json.Compact(&login, req.Login); err != nil {
+			return "", runtime.Errorf(runtime.ErrInvalid, "the credentials: %w", err)
+		}
+	}
 	input, hold, err := os.Pipe()
 	if err != nil {
 		return "", err
 	}
 	defer input.Close()
 	defer hold.Close()
+	if _, err := hold.Write(append(login.Bytes(), '\n')); err != nil { // it fits into the pipe
+		return "", err
+	}
 	out, complaints := excerpt.New(maxResult, 0), excerpt.New(maxResult, 0)
 	// With the whole environment, which names proxies and the place of credentials.
 	cmd := exec.CommandContext(ctx, program, "pull", req.StateDir, strconv.FormatInt(req.MaxSize, 10), req.Name)

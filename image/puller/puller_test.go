@@ -164,6 +164,9 @@ func TestKilledHalfWay(t *testing.T) {
 			t.Cleanup(func() { _ = in.Close() })
 			err = cmd.Start()
 		}
+		if err == nil {
+			_, err = io.WriteString(in, "\n")
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -228,6 +231,9 @@ func TestGivenUp(t *testing.T) {
 		in, err := cmd.StdinPipe()
 		if err == nil {
 			err = cmd.Start()
+		}
+		if err == nil {
+			_, err = io.WriteString(in, "\n")
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -3,25 +3,39 @@ package engineapi_test
 import (
 	"bufio"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"wolffia/internal/host/probe"
 	"wolffia/internal/test/packaged"
 	"wolffia/internal/test/servetest"
 	"wolffia/internal/test/testbin"
 	"wolffia/internal/test/testenv"
+	"wolffia/internal/test/testimage"
 	"wolffia/internal/test/wait"
 )
 
@@ -42,10 +56,10 @@ type world struct {
 	socket string
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T, flags ...string) *world {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "docker.sock")
-	w := &world{servetest.NewProcess(t, "", "--docker-socket", socket), socket}
+	w := &world{servetest.NewProcess(t, "", append(flags, "--docker-socket", socket)...), socket}
 	w.ImportBusybox(image)
 	return w
 }
@@ -258,6 +272,60 @@ func TestBuildFrom(t *testing.T) {
 		w.OK(os.WriteFile(filepath.Join(ctx, "Dockerfile"), []byte("FROM "+from+"\nCOPY . /\n"), 0o600))
 		if got := w.run(t, 1, "", "docker", "build", ctx); !strings.Contains(got, want) {
 			t.Errorf("FROM %s: got %s, want %q", from, got, want)
+		}
+	}
+}
+
+// A pull and a build have the credentials of the client, for the registry that they are of.
+func TestCredentials(t *testing.T) {
+	testenv.Tools(t, "docker")
+	testenv.Busybox(t)
+	images := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if user, password, _ := r.BasicAuth(); user != "zoe" || password != "secret" {
+			w.Header().Set("WWW-Authenticate", "Basic")
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		images.ServeHTTP(w, r)
+	}))
+	host := s.Listener.Addr().String()
+	w := newWorld(t, "--allow-registry", host)
+	s.Start()
+	t.Cleanup(s.Close)
+	ref, err := name.ParseReference(host + "/private:1")
+	w.OK(err)
+	img := mutate.MediaType(empty.Image, types.OCIManifestSchema1)
+	layer := testimage.Layer(t, append(testimage.Busybox(t), testimage.File{Name: "tag", Body: "private"})...)
+	img, err = mutate.AppendLayers(img, static.NewLayer(layer, types.OCIUncompressedLayer))
+	w.OK(err)
+	c, err := img.ConfigFile()
+	w.OK(err)
+	c = c.DeepCopy()
+	c.OS, c.Architecture = "linux", runtime.GOARCH
+	img, err = mutate.ConfigFile(img, c)
+	w.OK(err)
+	w.OK(remote.Write(ref, img, remote.WithTransport(s.Client().Transport),
+		remote.WithAuth(&authn.Basic{Username: "zoe", Password: "secret"})))
+
+	ctx := t.TempDir()
+	w.OK(os.WriteFile(filepath.Join(ctx, "Dockerfile"), []byte("FROM "+ref.Name()+"\nCOPY Dockerfile /\n"), 0o600))
+	for _, c := range []struct {
+		password string
+		code     int
+		command  []string
+	}{
+		{"wrong", 1, []string{"pull", ref.Name()}},
+		{"wrong", 1, []string{"build", ctx}},
+		{"secret", 0, []string{"build", ctx}},
+		{"secret", 0, []string{"pull", ref.Name()}},
+	} {
+		auth := base64.StdEncoding.EncodeToString([]byte("zoe:" + c.password))
+		file := filepath.Join(w.State, "config.json") // docker's, by DOCKER_CONFIG; not that of the service
+		w.OK(os.WriteFile(file, []byte(`{"auths":{"`+host+`":{"auth":"`+auth+`"}}}`), 0o600))
+		got := w.run(t, c.code, "", append([]string{"docker"}, c.command...)...)
+		if c.code != 0 && !strings.Contains(got, "credentials") {
+			t.Errorf("%s: %s", c.command, got)
 		}
 	}
 }

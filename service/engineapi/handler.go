@@ -39,26 +39,23 @@ type BuildRequest struct {
 	Target  string
 	NoCache bool
 	Pull    bool
-	Offline bool // without a network
-	logins  []string
+	Offline bool                       // without a network
+	logins  map[string]json.RawMessage // by the names of registries that names of images begin with
 }
 
-// Check returns an error for an image of a registry for which the client has sent credentials.
-func (q *BuildRequest) Check(image string) error {
-	canonical, err := store.Canonical(image)
+// Login returns the client's credentials for an image, as puller.Request has them; nil: none.
+func (q *BuildRequest) Login(image string) []byte {
+	canonical, _ := store.Canonical(image)
 	host, _, _ := strings.Cut(canonical, "/")
-	if err == nil && slices.Contains(q.logins, host) {
-		return errLogin
-	}
-	return nil
+	return q.logins[host]
 }
 
 // Options are a handler's options.
 type Options struct {
 	stream.Options
 	Version string // of wolffia
-	// Pull gets an image, as the service's flags permit it.
-	Pull func(ctx context.Context, name string) error
+	// Pull gets an image, as the service's flags permit it, with credentials as puller.Request.
+	Pull func(ctx context.Context, name string, login []byte) error
 	// Build makes an image, writes its progress to w, and returns its id.
 	Build func(ctx context.Context, q *BuildRequest, w io.Writer) (id string, err error)
 	// Temp is a directory for the contexts of builds, which no other process uses. New empties it.
@@ -302,7 +299,7 @@ func inspectNetwork(_ *Handler, _ context.Context, r *request) (any, error) {
 
 func auth(*Handler, context.Context, *request) (any, error) {
 	return nil, runtime.Errorf(runtime.ErrUnsupported,
-		"docker login: the service pulls with its own user's credentials: docker login there, without DOCKER_HOST")
+		"docker login: the service checks no credentials: docker login without DOCKER_HOST: pull and build send them")
 }
 
 // filters reads the conditions of a list.

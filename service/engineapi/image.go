@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -59,36 +60,53 @@ func tagImage(h *Handler, ctx context.Context, r *request) (any, error) {
 	return created{map[string]string{}}, h.engine.TagImage(ctx, r.ref, name)
 }
 
-var errLogin = runtime.Errorf(runtime.ErrUnsupported,
-	"the service pulls with its own user's credentials, and takes no others: docker login there, without DOCKER_HOST")
-
-// An account is a client's credentials of a registry.
-type account struct{ Username, Password, Auth, IdentityToken, RegistryToken string }
-
-// credentials decodes a header with credentials: an object in base64. What cannot be read has
-// none.
-func credentials(header string, to any) {
+// credentials decodes a header with credentials: an object in base64, of which to has the parts.
+// The client's own word for none is an empty object.
+func credentials(header string, to any) error {
 	text, err := base64.URLEncoding.DecodeString(header)
 	if err != nil {
-		text, _ = base64.RawURLEncoding.DecodeString(header)
+		text, err = base64.RawURLEncoding.DecodeString(header)
 	}
-	_ = json.Unmarshal(text, to)
+	if err == nil && len(text) > 0 {
+		err = json.Unmarshal(text, to)
+	}
+	if err != nil {
+		return runtime.Errorf(runtime.ErrInvalid, "the header with credentials cannot be read: %w", err)
+	}
+	return nil
 }
 
-// logins returns the registries for which a build has credentials, as names of images begin.
-func logins(header string) (hosts []string) {
-	var all map[string]account
-	credentials(header, &all)
-	for name, a := range all {
+// loginOf returns credentials as they are used; nil: they are none.
+func loginOf(own map[string]string) (login []byte, err error) {
+	delete(own, "serveraddress")
+	delete(own, "email")
+	if maps.DeleteFunc(own, func(_, v string) bool { return v == "" }); len(own) == 0 {
+		return nil, nil
+	}
+	return json.Marshal(own)
+}
+
+// logins returns the credentials that a build has, by registry.
+func logins(header string) (map[string]json.RawMessage, error) {
+	var all map[string]map[string]string
+	if err := credentials(header, &all); err != nil {
+		return nil, err
+	}
+	of := map[string]json.RawMessage{}
+	for name, own := range all {
 		host, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(name, "https://"), "http://"), "/")
 		if host == "index.docker.io" {
 			host = "docker.io"
 		}
-		if a != (account{}) {
-			hosts = append(hosts, host)
+		login, err := loginOf(own)
+		if err != nil {
+			return nil, err
+		}
+		if login != nil {
+			of[host] = login
 		}
 	}
-	return hosts
+	return of, nil
 }
 
 func pullImage(h *Handler, ctx context.Context, r *request) (any, error) {
@@ -105,13 +123,17 @@ func pullImage(h *Handler, ctx context.Context, r *request) (any, error) {
 	if err := container.CheckPlatform(r.query.Get("platform")); err != nil {
 		return nil, err
 	}
-	var own account
-	if credentials(r.Header.Get("X-Registry-Auth"), &own); own != (account{}) {
-		return nil, errLogin
+	var own map[string]string
+	if err := credentials(r.Header.Get("X-Registry-Auth"), &own); err != nil {
+		return nil, err
+	}
+	login, err := loginOf(own)
+	if err != nil {
+		return nil, err
 	}
 	out := r.lines()
 	_ = out.send(map[string]string{"status": "Pulling from " + name, "id": tag})
-	if err := h.opts.Pull(ctx, name); err != nil {
+	if err := h.opts.Pull(ctx, name, login); err != nil {
 		out.fail(err)
 		return done{}, nil
 	}
@@ -134,7 +156,11 @@ func build(h *Handler, ctx context.Context, r *request) (any, error) {
 	}
 	q := &BuildRequest{
 		Target: r.query.Get("target"), NoCache: r.truth("nocache"), Pull: r.truth("pull"),
-		Offline: r.query.Get("networkmode") == "none", logins: logins(r.Header.Get("X-Registry-Config")),
+		Offline: r.query.Get("networkmode") == "none",
+	}
+	var err error
+	if q.logins, err = logins(r.Header.Get("X-Registry-Config")); err != nil {
+		return nil, err
 	}
 	var args map[string]*string
 	if text := r.query.Get("buildargs"); text != "" {
@@ -149,7 +175,6 @@ func build(h *Handler, ctx context.Context, r *request) (any, error) {
 		}
 	}
 	tags := slices.DeleteFunc(r.query["t"], func(t string) bool { return t == "" })
-	var err error
 	if q.Names, err = container.ImageNames(tags); err != nil {
 		return nil, err
 	}

@@ -137,18 +137,21 @@ func TestParameters(t *testing.T) {
 	}
 }
 
-// A build does not drop the credentials of its client: an image that needs them is refused.
+// A build has the credentials of its client, each for one registry, and refuses those that it cannot
+// read.
 func TestLogins(t *testing.T) {
-	for text, want := range map[string]string{
-		`{"https://index.docker.io/v1/":{"username":"u","password":"p"}}`: "debian",
-		`{"registry.example":{"auth":"dTpw"},"other.example":{}}`:         "registry.example/a:1",
+	for text, want := range map[string][3]string{
+		`{"https://index.docker.io/v1/":{"username":"u","password":"p","email":"e"}}`: {"debian", `{"password":"p","username":"u"}`},
+		`{"registry.example":{"auth":"dTpw"},"other.example":{}}`:                     {"registry.example/a:1", `{"auth":"dTpw"}`},
+		`{"registry.example":1}`: {"", "", "error"},
 	} {
-		q := &BuildRequest{logins: logins(base64.URLEncoding.EncodeToString([]byte(text)))}
-		if err := q.Check(want); !errors.Is(err, runtime.ErrUnsupported) {
-			t.Errorf("%s: %v", text, err)
+		all, err := logins(base64.URLEncoding.EncodeToString([]byte(text)))
+		q := &BuildRequest{logins: all}
+		if got := string(q.Login(want[0])); got != want[1] || (err == nil) != (want[2] == "") {
+			t.Errorf("%s: %s, %v; want %q", text, got, err, want)
 		}
-		if err := q.Check("other.example/x:1"); err != nil {
-			t.Errorf("%s: %v", text, err)
+		if got := q.Login("other.example/x:1"); got != nil {
+			t.Errorf("%s: another registry gets %s", text, got)
 		}
 	}
 }

@@ -37,9 +37,10 @@ type Options struct {
 	Target  string            // the stage; "" is the last one
 	NoCache bool
 	Pull    string // when images are pulled, as for --pull
-	// Public, if not nil, says of an image that is not in the store whether it is pulled without the
-	// user's credentials; an error says that it must not be.
-	Public  func(name string) (bool, error)
+	// Public, if not nil, says of an image that is not in the store whether it is pulled from public
+	// addresses only, and with whose credentials, as [puller.Request]; an error says that it must
+	// not be.
+	Public  func(name string) (public bool, login []byte, err error)
 	Secrets map[string]Secret
 	Config  *runtime.SandboxConfig // of RUN: backend, network, limits
 }
@@ -252,13 +253,13 @@ func (b *builder) pin(ctx context.Context, id string) (*maker.Config, error) {
 
 // image returns the id of an image that the Dockerfile names.
 func (b *builder) image(ctx context.Context, name string) (string, error) {
-	public := b.Public != nil
+	public, login := b.Public != nil, []byte(nil)
 	if _, err := b.images.Find(name); public && (err != nil || b.Pull == host.PullAlways || store.Local(name)) {
-		if public, err = b.Public(name); err != nil {
+		if public, login, err = b.Public(name); err != nil {
 			return "", err
 		}
 	}
-	img, err := b.h.HaveImage(ctx, name, b.Pull, public)
+	img, err := b.h.HaveImage(ctx, name, b.Pull, public, login)
 	if err != nil {
 		return "", err
 	}

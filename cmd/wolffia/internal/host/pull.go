@@ -48,9 +48,9 @@ func (h *Host) Pull(ctx context.Context, req *puller.Request) (string, error) {
 	return puller.Pull(ctx, program.ExecPath(), req)
 }
 
-// HaveImage returns an image; public: see [puller.Request]. A name in a registry is pulled as the
+// HaveImage returns an image; public and login: see [puller.Request]. A name in a registry is pulled as the
 // flag says; files are read each time, but for never.
-func (h *Host) HaveImage(ctx context.Context, name, pull string, public bool) (*store.Image, error) {
+func (h *Host) HaveImage(ctx context.Context, name, pull string, public bool, login []byte) (*store.Image, error) {
 	rt, err := h.Open("")
 	if err != nil {
 		return nil, err
@@ -73,7 +73,7 @@ func (h *Host) HaveImage(ctx context.Context, name, pull string, public bool) (*
 	if nameErr != nil {
 		return nil, nameErr
 	}
-	id, err := h.Pull(ctx, &puller.Request{Name: name, Public: public})
+	id, err := h.Pull(ctx, &puller.Request{Name: name, Public: public, Login: login})
 	if err != nil {
 		return nil, err
 	}

@@ -223,7 +223,7 @@ func (f *Sandbox) addImage(ctx context.Context, h *host.Host, c *runtime.Sandbox
 		c.Image = name
 		return nil
 	}
-	img, err := h.HaveImage(ctx, name, f.Text("pull"), f.Public)
+	img, err := h.HaveImage(ctx, name, f.Text("pull"), f.Public, nil)
 	if err != nil {
 		return err
 	}

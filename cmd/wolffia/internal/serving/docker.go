@@ -89,14 +89,14 @@ func (i *instance) silent(to *os.File) *host.Host {
 }
 
 // pullForDocker pulls an image, as a request may.
-func (i *instance) pullForDocker(ctx context.Context, name string) (err error) {
+func (i *instance) pullForDocker(ctx context.Context, name string, login []byte) (err error) {
 	public, err := ofRegistry(name, i.current.Load().List("allow-registry"))
 	if err != nil {
 		return err
 	}
 	h := i.silent(i.null)
 	defer func() { err = errors.Join(err, h.Close()) }()
-	_, err = h.Pull(ctx, &puller.Request{Name: name, Public: public})
+	_, err = h.Pull(ctx, &puller.Request{Name: name, Public: public, Login: login})
 	return err
 }
 
@@ -117,11 +117,9 @@ func (i *instance) buildFor(ctx context.Context, q *engineapi.BuildRequest, w io
 	o := &build.Options{
 		Dir: q.Dir, File: q.File, Shown: filepath.Base(q.File), Names: q.Names, Args: q.Args, Target: q.Target, NoCache: q.NoCache, Pull: host.PullMissing,
 		Config: &runtime.SandboxConfig{Network: t.Network, Egress: t.Egress, Resources: t.Resources},
-		Public: func(name string) (bool, error) {
-			if err := q.Check(name); err != nil {
-				return false, err
-			}
-			return ofRegistry(name, i.current.Load().List("allow-registry"))
+		Public: func(name string) (public bool, login []byte, err error) {
+			public, err = ofRegistry(name, i.current.Load().List("allow-registry"))
+			return public, q.Login(name), err
 		},
 	}
 	if q.Offline {
