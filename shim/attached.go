@@ -17,8 +17,9 @@ import (
 )
 
 // receiveAttached waits until the keeper has started PID 1 in its engine, and receives
-// the connection to it and, if the shim has a use for it, the directory of launch.HandPath.
-func (s *shim) receiveAttached() (*launch.Spec, error) {
+// the connection to it and, if the engine is near and the shim has a use for it, the directory of
+// launch.HandPath.
+func (s *shim) receiveAttached(near bool) (*launch.Spec, error) {
 	s.step("start it in the engine")
 	keeper := os.NewFile(boot.FDKept, "keeper")
 	packet, stream, err := boot.ReceivePacket(keeper, make([]byte, boot.MaxPacket))
@@ -28,7 +29,7 @@ func (s *shim) receiveAttached() (*launch.Spec, error) {
 	if stream == nil {
 		return nil, cmp.Or(keeperError(packet), runtime.Errorf(runtime.ErrUnavailable, "the keeper has ended"))
 	}
-	if rootfs.Reached(&s.boot.Config.SandboxConfig) {
+	if near && rootfs.Reached(&s.boot.Config.SandboxConfig) {
 		if _, s.net.dir, err = boot.ReceivePacket(keeper, make([]byte, boot.MaxPacket)); s.net.dir == nil {
 			return nil, runtime.Errorf(runtime.ErrUnavailable, "receive the directory of the sandbox's sockets from the keeper: %w", cmp.Or(err, io.ErrUnexpectedEOF))
 		}

@@ -103,7 +103,7 @@ func (s *shim) step(name string) { boot.Report{Step: name}.Send(s.ready) }
 
 // run starts the sandbox, and returns when it has ended, or an error if it did not start.
 func (s *shim) run(backend launch.Backend) error {
-	spec, err := s.prepare()
+	spec, err := s.prepare(backend.Place)
 	if err != nil {
 		return err
 	}

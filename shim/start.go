@@ -26,7 +26,7 @@ const helloLimit = 40 * time.Second
 
 // prepare composes the root directory in the shim's own mount namespace, mounts the
 // codebase, and sends the mount to the tree server. Or the keeper does so.
-func (s *shim) prepare() (*launch.Spec, error) {
+func (s *shim) prepare(place launch.Place) (*launch.Spec, error) {
 	b := s.boot
 	s.step("prepare")
 	if err := statedir.PrepareRun(b.Run); err != nil {
@@ -34,7 +34,7 @@ func (s *shim) prepare() (*launch.Spec, error) {
 	}
 	step.Reached("prepared")
 	if b.KeeperDir != "" {
-		return s.receiveAttached()
+		return s.receiveAttached(place == launch.InEngine)
 	}
 	s.step("compose the root directory")
 	sockets := rootfs.ListSockets(b)

@@ -25,14 +25,17 @@ func spec(change func(*runtime.SandboxConfig)) *launch.Spec {
 
 // What isolates is in a file, so that a change of it is seen in a diff.
 func TestObject(t *testing.T) {
-	for name, change := range map[string]func(*runtime.SandboxConfig){
-		"plain": func(*runtime.SandboxConfig) {},
-		"limits": func(c *runtime.SandboxConfig) {
-			c.Resources = runtime.Resources{Memory: 512 << 20, CPUs: 1.5}
-			c.Kubernetes.RuntimeClass = "gvisor"
+	for name, change := range map[string]func(*launch.Spec){
+		"plain": func(*launch.Spec) {},
+		"limits": func(s *launch.Spec) {
+			s.Config.Resources = runtime.Resources{Memory: 512 << 20, CPUs: 1.5}
+			s.Config.Kubernetes.RuntimeClass = "gvisor"
 		},
+		"filtered": func(s *launch.Spec) { s.Network = runtime.NetworkFiltered },
 	} {
-		o, err := object(spec(change), somewhere)
+		s := spec(func(*runtime.SandboxConfig) {})
+		change(s)
+		o, err := object(s, somewhere)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -247,39 +247,6 @@ func TestKilled(t *testing.T) {
 	destroy(t, rt, id)
 }
 
-// PID 1 does not start where its node can be reached.
-func TestOpenNetwork(t *testing.T) {
-	image := need(t)
-	testenv.Root(t)
-	plugins := filepath.Join(filepath.Dir(os.Getenv("KUBECONFIG")), "cni")
-	if _, err := os.Stat(plugins); err != nil {
-		t.Skip("the cluster is not one of scripts/kube")
-	}
-	rt := fresh(t)
-	s, err := rt.Create(t.Context(), &runtime.SandboxConfig{Image: image})
-	if err != nil {
-		t.Fatal(err)
-	}
-	open := filepath.Join(plugins, "00-open.conflist") // the first name counts
-	defer os.Remove(open)
-	if err := os.WriteFile(open, []byte(`{"cniVersion":"0.4.0","name":"open","plugins":[{"type":"ptp",
-		"ipam":{"type":"host-local","dataDir":"/run/ipam","subnet":"10.89.0.0/16","routes":[{"dst":"0.0.0.0/0"}]}}]}`), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	wait.Until(t, "containerd has read it", func() bool {
-		err = rt.Start(t.Context(), s.ID)
-		if err == nil {
-			err = rt.Stop(t.Context(), s.ID)
-			return err != nil
-		}
-		return true
-	})
-	if err == nil || !strings.Contains(err.Error(), "the pod reaches 10.200.0.1:10250: its network is open") {
-		t.Errorf("Start: %v", err)
-	}
-	destroy(t, rt, s.ID)
-}
-
 // What a cluster does not do is said in its words.
 func TestFails(t *testing.T) {
 	image := need(t)

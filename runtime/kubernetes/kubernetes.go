@@ -107,8 +107,7 @@ func refuse(c *runtime.SandboxConfig) error {
 	}{
 		{"no image", c.Image == "", "a pod has none of this host's system: use --image"},
 		{"no image with the guest", c.Kubernetes.Guest == "", "set guest=IMAGE in " + Variable},
-		{"network " + string(c.Network), c.Network != "" && c.Network != runtime.NetworkNone, "it has none of this host's: use --network none"},
-		{"ports", len(c.Publish)+len(c.Expose)+len(c.Sockets) > 0, "leave --publish, --expose and --socket out"},
+		{"network host", c.Network == runtime.NetworkHost, "a pod has none of this host's: use --network filtered"},
 		{"a limit of the disk", c.Resources.Disk > 0, "leave --disk out"},
 		{"a limit of processes", c.Resources.PIDs > 0, "a kubelet has one for all pods (podPidsLimit): leave --pids out"},
 	} {

@@ -57,14 +57,12 @@ func TestComplete(t *testing.T) {
 // What a pod cannot do is refused, with the fix.
 func TestRefuse(t *testing.T) {
 	for want, change := range map[string]func(*runtime.SandboxConfig){
-		"":              func(*runtime.SandboxConfig) {},
-		"use --image":   func(c *runtime.SandboxConfig) { c.Image = "" },
-		"guest=IMAGE":   func(c *runtime.SandboxConfig) { c.Kubernetes.Guest = "" },
-		"network host":  func(c *runtime.SandboxConfig) { c.Network = runtime.NetworkHost },
-		"network filte": func(c *runtime.SandboxConfig) { c.Network = runtime.NetworkFiltered },
-		"--publish":     func(c *runtime.SandboxConfig) { c.Publish = []runtime.Publish{{}} },
-		"--disk":        func(c *runtime.SandboxConfig) { c.Resources.Disk = 1 },
-		"--pids":        func(c *runtime.SandboxConfig) { c.Resources.PIDs = 1 },
+		"":             func(*runtime.SandboxConfig) {},
+		"use --image":  func(c *runtime.SandboxConfig) { c.Image = "" },
+		"guest=IMAGE":  func(c *runtime.SandboxConfig) { c.Kubernetes.Guest = "" },
+		"network host": func(c *runtime.SandboxConfig) { c.Network = runtime.NetworkHost },
+		"--disk":       func(c *runtime.SandboxConfig) { c.Resources.Disk = 1 },
+		"--pids":       func(c *runtime.SandboxConfig) { c.Resources.PIDs = 1 },
 	} {
 		c := &runtime.SandboxConfig{Image: "debian:13", Kubernetes: &runtime.KubernetesConfig{Guest: "g:1"}}
 		change(c)
