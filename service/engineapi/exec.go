@@ -12,23 +12,22 @@ import (
 	"wolffia/ops"
 	"wolffia/runtime"
 	"wolffia/service/container"
+	"wolffia/service/container/view"
 )
 
 // An execution is a command in a container.
 type execution struct {
 	id, container string
-
-	mu      sync.Mutex
-	ask     container.Exec  // guarded by mu, as what follows; started: as far as inspect shows it
-	process runtime.Process // nil: it does not run
-	started bool
-	code    *int // nil: it has not ended
+	ask           container.Exec // once started as far as inspect shows it
+	started       bool
+	process       runtime.Process // nil: it does not run
+	code          *int            // nil: it has not ended
 }
 
 // executions are the commands that are known: the oldest that do not run are forgotten.
 type executions struct {
 	mu  sync.Mutex
-	all []*execution // oldest first; guarded by mu
+	all []*execution // oldest first; guarded by mu, as what they have but their ids
 }
 
 const (
@@ -38,38 +37,36 @@ const (
 	perText      = 16       // bytes of a text itself
 )
 
-// size returns how many bytes the execution takes, and whether it runs.
-func (e *execution) size() (n int, runs bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+// size returns how many bytes the execution takes.
+func (e *execution) size() (n int) {
 	for _, s := range slices.Concat(e.ask.Cmd, e.ask.Env, []string{e.ask.User, e.ask.WorkingDir}) {
 		n += perText + len(s)
 	}
-	return n, e.started && e.code == nil
+	return n
 }
+
+// runs reports whether the execution was started, and has not ended.
+func (e *execution) runs() bool { return e.started && e.code == nil }
 
 // add adds an execution.
 func (x *executions) add(e *execution) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.all = append(x.all, e)
-	total := 0
+	n, total := len(x.all), e.size()
 	for _, one := range x.all {
-		n, _ := one.size()
-		total += n
+		total += one.size()
 	}
-	for i := 0; len(x.all) > maxExecs || total > maxExecsSize; {
-		n, runs := x.all[i].size()
-		switch {
-		case x.all[i] == e:
-			x.all = x.all[:i]
-			return runtime.Errorf(runtime.ErrUnavailable, "%d commands run: wait until one has ended", i)
-		case runs:
-			i++
-		default:
-			x.all, total = slices.Delete(x.all, i, i+1), total-n
+	x.all = slices.DeleteFunc(x.all, func(old *execution) bool {
+		if old.runs() || n < maxExecs && total <= maxExecsSize {
+			return false
 		}
+		n, total = n-1, total-old.size()
+		return true
+	})
+	if n >= maxExecs {
+		return runtime.Errorf(runtime.ErrUnavailable, "%d commands run: wait until one has ended", n)
 	}
+	x.all = append(x.all, e)
 	return nil
 }
 
@@ -77,18 +74,16 @@ func (x *executions) add(e *execution) error {
 func (x *executions) find(id string) (*execution, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for _, e := range x.all {
-		if e.id == id {
-			return e, nil
-		}
+	if n := slices.IndexFunc(x.all, func(e *execution) bool { return e.id == id }); n >= 0 {
+		return x.all[n], nil
 	}
 	return nil, runtime.Errorf(runtime.ErrNotFound, "No such exec instance: %s", id)
 }
 
-// begin returns what the execution asks for, which it then knows only as far as inspect shows it.
-func (e *execution) begin() (container.Exec, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+// begin returns what an execution asks for, which it then knows only as far as inspect shows it.
+func (x *executions) begin(e *execution) (container.Exec, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	ask := e.ask
 	if e.started {
 		return ask, runtime.Errorf(runtime.ErrConflict, "exec %s was started already", e.id)
@@ -103,11 +98,13 @@ func (e *execution) begin() (container.Exec, error) {
 	return ask, nil
 }
 
-// note notes that the execution runs, or the exit code with which it has ended.
-func (e *execution) note(p runtime.Process, code *int) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.process, e.code = p, code
+// note notes that an execution runs, or how it has ended: with the result, or with err.
+func (x *executions) note(e *execution, p runtime.Process, r *runtime.Result, err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if e.process = p; p == nil {
+		e.code = new(container.CodeOf(r, err))
+	}
 }
 
 func createExec(h *Handler, ctx context.Context, r *request, c *container.Container) (any, error) {
@@ -124,7 +121,7 @@ func createExec(h *Handler, ctx context.Context, r *request, c *container.Contai
 	if _, err := c.Running(ctx); err != nil {
 		return nil, err
 	}
-	return created{map[string]string{"Id": e.id}}, h.execs.add(e)
+	return created{view.Object{"Id": e.id}}, h.execs.add(e)
 }
 
 func startExec(h *Handler, _ context.Context, r *request) (any, error) {
@@ -148,7 +145,7 @@ func startExec(h *Handler, _ context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	ask, err := e.begin()
+	ask, err := h.execs.begin(e)
 	if err != nil {
 		return nil, err
 	}
@@ -158,14 +155,12 @@ func startExec(h *Handler, _ context.Context, r *request) (any, error) {
 			cmd.Rows, cmd.Cols = how.ConsoleSize[0], how.ConsoleSize[1]
 		}
 	}
-	begin := func() (runtime.Process, error) {
-		p, err := in.Start(ctx, cmd)
-		if err = container.StartError(err); err != nil {
-			e.note(nil, new(container.StartCode(err)))
-			return nil, err
+	begin := func() (p runtime.Process, err error) {
+		if p, err = in.Start(ctx, cmd); err != nil {
+			err = container.StartError(err)
 		}
-		e.note(p, nil)
-		return p, nil
+		h.execs.note(e, p, nil, err)
+		return p, err
 	}
 	if how.Detach {
 		cmd.OpenStdin = false
@@ -173,13 +168,13 @@ func startExec(h *Handler, _ context.Context, r *request) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		go func() { _ = e.follow(ctx, p, io.Discard, io.Discard) }() // ends with the command, or with Close
+		go func() { _ = h.follow(ctx, e, p, io.Discard, io.Discard) }() // ends with the command, or with Close
 		r.w.WriteHeader(http.StatusOK)
 		return done{}, nil
 	}
 	conn, end, err := r.hijack(ctx)
 	if err != nil {
-		e.note(nil, new(126))
+		h.execs.note(e, nil, &runtime.Result{ExitCode: 126}, nil)
 		return nil, err
 	}
 	defer end()
@@ -201,7 +196,7 @@ func startExec(h *Handler, _ context.Context, r *request) (any, error) {
 				_ = p.Stdin().Close()
 			}()
 		}
-		err = e.follow(ctx, p, out(1, ask.AttachStdout), out(2, ask.AttachStderr))
+		err = h.follow(ctx, e, p, out(1, ask.AttachStdout), out(2, ask.AttachStderr))
 	}
 	if err != nil { // the exit code tells the client
 		_, _ = out(2, ask.AttachStderr).Write([]byte(err.Error() + "\r\n"))
@@ -211,7 +206,7 @@ func startExec(h *Handler, _ context.Context, r *request) (any, error) {
 
 // follow follows an execution to its end, which its client does not change. The error is why it
 // has no exit code of its own.
-func (e *execution) follow(ctx context.Context, p runtime.Process, stdout, stderr io.Writer) error {
+func (h *Handler) follow(ctx context.Context, e *execution, p runtime.Process, stdout, stderr io.Writer) error {
 	lasting := func(w io.Writer) ops.Sink {
 		return func(r io.Reader) error {
 			_, _ = io.Copy(w, r)
@@ -221,7 +216,7 @@ func (e *execution) follow(ctx context.Context, p runtime.Process, stdout, stder
 	}
 	result, err := ops.Follow(ctx, p, lasting(stdout), lasting(stderr))
 	err = container.StartError(err)
-	e.note(nil, new(container.CodeOf(&result, err)))
+	h.execs.note(e, nil, &result, err)
 	return err
 }
 
@@ -230,13 +225,13 @@ func inspectExec(h *Handler, _ context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return map[string]any{
-		"ID": e.id, "Running": e.started && e.code == nil, "ExitCode": e.code, "ContainerID": e.container,
+	h.execs.mu.Lock()
+	defer h.execs.mu.Unlock()
+	return view.Object{
+		"ID": e.id, "Running": e.runs(), "ExitCode": e.code, "ContainerID": e.container,
 		"OpenStdin": e.ask.AttachStdin, "OpenStdout": e.ask.AttachStdout, "OpenStderr": e.ask.AttachStderr,
 		"CanRemove": false, "DetachKeys": "", "Pid": 0,
-		"ProcessConfig": map[string]any{
+		"ProcessConfig": view.Object{
 			"tty": e.ask.Tty, "entrypoint": e.ask.Cmd[0], "arguments": e.ask.Cmd[1:], "privileged": false,
 			"user": e.ask.User,
 		},
@@ -252,11 +247,11 @@ func resizeExec(h *Handler, _ context.Context, r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.mu.Lock()
+	h.execs.mu.Lock()
 	p := e.process
-	e.mu.Unlock()
+	h.execs.mu.Unlock()
 	if p == nil || !e.ask.Tty {
 		return nil, runtime.Errorf(runtime.ErrConflict, "exec %s is not running at a terminal", e.id)
 	}
-	return created{map[string]string{}}, p.Resize(rows, cols)
+	return created{view.Object{}}, p.Resize(rows, cols)
 }

@@ -170,7 +170,7 @@ func TestExecutionsOfManyParts(t *testing.T) {
 		t.Errorf("%d commands are kept, want at most %d", len(x.all), most)
 	}
 	e := x.all[0]
-	if _, err := e.begin(); err != nil || len(e.ask.Cmd) > maxShown/perText+1 || e.ask.WorkingDir != "" {
+	if _, err := x.begin(e); err != nil || len(e.ask.Cmd) > maxShown/perText+1 || e.ask.WorkingDir != "" {
 		t.Errorf("%d words of a command that was started are kept, %v", len(e.ask.Cmd), err)
 	}
 }
@@ -184,7 +184,7 @@ func TestExecutions(t *testing.T) {
 			e.ask.Cmd = container.Words{"sh", strings.Repeat("x", 1<<20)}
 		}
 		if n == 0 {
-			if _, err := e.begin(); err != nil {
+			if _, err := x.begin(e); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -194,8 +194,7 @@ func TestExecutions(t *testing.T) {
 	}
 	total := 0
 	for _, e := range x.all {
-		n, _ := e.size()
-		total += n
+		total += e.size()
 	}
 	if total > maxExecsSize || len(x.all) > maxExecs || len(x.all) < 10 {
 		t.Errorf("%d commands of %d bytes are kept", len(x.all), total)
@@ -204,7 +203,7 @@ func TestExecutions(t *testing.T) {
 	if err != nil {
 		t.Fatal("a command that runs was forgotten")
 	}
-	if n, _ := first.size(); n > maxShown {
+	if n := first.size(); n > maxShown {
 		t.Errorf("%d bytes of a command that was started are kept", n)
 	}
 }

@@ -51,7 +51,7 @@ var allow = map[string][]string{
 	"service/opensandbox":               {"fields", "network", "ops", "ops/code", "ops/stream", "runtime", "service", "service/gate", "service/port", "internal/openapi", "internal/urlpath", "internal/filecall", "internal/fileclient"},
 	"service/port":                      {"internal/urlpath", "ops/stream", "runtime", "service", "service/gate"},
 	"service/e2b":                       {"service/e2b/steps", "internal/image/buildcontext", "internal/sys/rmtree", "network", "ops", "volume", "ops/stream", "runtime", "service", "service/e2b/envd", "service/gate", "service/port", "service/registry", "service/quota", "internal/filecall", "service/e2b/fault", "service/e2b/interpreter"},
-	"service/container/files":           {"internal/filecall", "ops", "runtime", "runtime/launch", "service"},
+	"service/container/files":           {"internal/excerpt", "internal/filecall", "ops", "runtime", "runtime/launch", "service"},
 	"service/container/view":            {"image/store", "runtime", "service/container"},
 	"service/container":                 {"image/store", "internal/excerpt", "internal/filecall", "internal/shellword", "internal/sys/proc", "ops", "runtime", "runtime/launch", "service"},
 	"service/engineapi":                 {"internal/image/buildcontext", "image/store", "internal/sys/rmtree", "ops", "ops/stream", "runtime", "service", "service/container", "service/container/files", "service/container/view", "service/gate"},

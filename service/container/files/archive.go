@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"wolffia/internal/excerpt"
 	"wolffia/internal/filecall"
 	"wolffia/ops"
 	"wolffia/runtime"
@@ -61,26 +62,18 @@ func Get(ctx context.Context, in *service.Inside, name string, w io.Writer) erro
 	if err != nil {
 		return err
 	}
-	var said strings.Builder
-	r, err := ops.Follow(ctx, p, ops.To(w), ops.To(&limited{&said, 1000}))
+	said := excerpt.New(1000, 0)
+	r, err := ops.Follow(ctx, p, ops.To(w), ops.To(said))
 	if err == nil && r.ExitCode != 0 {
-		err = runtime.Errorf(runtime.ErrDenied, "copy %s: %s", name,
-			strings.ToValidUTF8(strings.TrimSpace(said.String()), "?"))
+		text, _ := said.Result()
+		err = refused("copy", name, text)
 	}
 	return err
 }
 
-// limited writes the first bytes and drops the rest.
-type limited struct {
-	to   *strings.Builder
-	left int
-}
-
-func (l *limited) Write(b []byte) (int, error) {
-	n := min(len(b), l.left)
-	l.left -= n
-	_, _ = l.to.Write(b[:n])
-	return len(b), nil
+// refused returns the error of a program that has failed with a file, by what it has said.
+func refused(what, name string, said []byte) error {
+	return runtime.Errorf(runtime.ErrDenied, "%s %s: %s", what, name, strings.ToValidUTF8(strings.TrimSpace(string(said)), "?"))
 }
 
 // Put unpacks an archive of tar in a directory, which is absolute and must exist. Owners are
@@ -116,8 +109,7 @@ func Put(ctx context.Context, in *service.Inside, dir string, r io.Reader) error
 				Cwd:     "/", Timeout: linkLimit,
 			})
 			if err == nil && r.ExitCode != 0 {
-				err = runtime.Errorf(runtime.ErrDenied, "link %s: %s", name,
-					strings.ToValidUTF8(strings.TrimSpace(string(r.Stderr)), "?"))
+				err = refused("link", name, r.Stderr)
 			}
 		case tar.TypeXGlobalHeader:
 		default:
