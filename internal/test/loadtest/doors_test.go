@@ -14,13 +14,23 @@ import (
 type door struct {
 	flags []string // of serve
 	image bool     // it needs an image
-	most  int      // clients that it serves at once; 0: any number
 	round func(c *client, word string) error
 }
 
 var doors = map[string]door{
-	"e2b": {round: e2b}, "opensandbox": {round: openSandbox}, "swerex": {round: sweReX}, "mcp": {most: 32, round: agents},
+	"e2b": {round: e2b}, "opensandbox": {round: openSandbox}, "swerex": {round: sweReX}, "mcp": {round: agents},
+	"native": {round: native},
 	"docker": {flags: []string{"--docker-socket", "SOCKET"}, image: true, round: docker},
+	"mixed":  {flags: []string{"--docker-socket", "SOCKET"}, image: true, round: mixed},
+}
+
+// mixed uses one of the interfaces after the other.
+func mixed(c *client, word string) error {
+	all, at := []func(*client, string) error{e2b, openSandbox, sweReX, agents, native, docker}, 0
+	for _, b := range []byte(word) {
+		at = at*31 + int(b)
+	}
+	return all[at%len(all)](c, word)
 }
 
 const typeJSON = "application/json"
@@ -89,8 +99,13 @@ func sweReX(c *client, word string) error {
 	})
 }
 
+// sessions has a value for each session of MCP: the service has at most 32.
+var sessions = make(chan bool, 32)
+
 // agents uses a session of MCP, and files of the one sandbox that all have.
 func agents(c *client, word string) error {
+	sessions <- true
+	defer func() { <-sessions }()
 	headers := []string{"Content-Type", typeJSON, "Accept", "application/json, text/event-stream"}
 	const initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18",` +
 		`"capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`
@@ -111,10 +126,36 @@ func agents(c *client, word string) error {
 	})
 }
 
+// native uses a sandbox of an owner of its own: its shell, a job, a file.
+func native(c *client, word string) error {
+	var b struct {
+		ID string `json:"sandboxId"`
+	}
+	const api = "/api/v1/"
+	owner, jsonType := `{"organizationId":"o","projectId":"p","userId":"`+word+`"`, []string{"Content-Type", typeJSON}
+	text, err := c.ask("POST", api+"createSandbox", owner+"}", 201, "", jsonType...)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal([]byte(text), &b); err != nil {
+		return err
+	}
+	of := owner + `,"sandboxId":"` + b.ID + `"`
+	return c.all([]step{
+		{"POST", api + "executeBash", of + `,"command":"A=` + word + `; echo $A"}`, 200, word, jsonType},
+		{"POST", api + "startJob", of + `,"name":"j","command":"echo $A"}`, 201, `"job"`, jsonType},
+		{"POST", api + "waitJob", of + `,"job":"j","timeoutMs":60000}`, 200, `"exitCode":0`, jsonType},
+		{"POST", api + "jobOutput", of + `,"job":"j"}`, 200, word, jsonType},
+		{"POST", api + "writeFiles", of + `,"files":{"/tmp/f":{"content":"` + word + `"}}}`, 200, "", jsonType},
+		{"POST", api + "readFile", of + `,"path":"/tmp/f"}`, 200, word, jsonType},
+		{"POST", api + "destroySandbox", of + "}", 200, "true", jsonType},
+	})
+}
+
 func docker(c *client, word string) error {
 	var b struct{ Id string }
 	jsonType := []string{"Content-Type", typeJSON}
-	const api = "/v1.41/containers/"
+	const api = "http://docker/v1.41/containers/"
 	text, err := c.ask("POST", api+"create", `{"Image":"busybox:1","Cmd":["sh","-c","echo `+word+`"]}`, 201, "", jsonType...)
 	if err != nil {
 		return err
@@ -155,7 +196,10 @@ func (c *client) ask(method, path, body string, status int, part string, headers
 
 // send sends a request, whose reply must have the status and the part.
 func (c *client) send(method, path, body string, status int, part string, headers ...string) (http.Header, string, error) {
-	q, err := http.NewRequestWithContext(c.ctx, method, c.base()+path, strings.NewReader(body))
+	if path[0] == '/' {
+		path = c.base() + path
+	}
+	q, err := http.NewRequestWithContext(c.ctx, method, path, strings.NewReader(body))
 	if err != nil {
 		return nil, "", err
 	}

@@ -74,10 +74,6 @@ func TestLoad(t *testing.T) {
 }
 
 func load(t *testing.T, d door) {
-	many := clients
-	if d.most != 0 {
-		many = d.most
-	}
 	flags, socket := slices.Clone(d.flags), ""
 	for n, flag := range flags {
 		if flag == "SOCKET" {
@@ -97,10 +93,11 @@ func load(t *testing.T, d door) {
 		defer mu.RUnlock()
 		return "http://" + p.Address
 	}
-	if socket != "" {
-		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", socket)
+	transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if address == "docker:80" {
+			network, address = "unix", socket
 		}
+		return new(net.Dialer).DialContext(ctx, network, address)
 	}
 	t.Cleanup(transport.CloseIdleConnections)
 	c := &client{p.Ctx, &http.Client{Transport: transport, Timeout: 2 * time.Minute}, base}
@@ -116,7 +113,7 @@ func load(t *testing.T, d door) {
 	stop := make(chan struct{})
 	ended := make(chan []error, 1)
 	go func() { // ends with stop
-		ended <- suite.AtOnce(many, func(i int) error {
+		ended <- suite.AtOnce(clients, func(i int) error {
 			for n := 0; ; n++ {
 				select {
 				case <-stop:
@@ -158,7 +155,7 @@ func load(t *testing.T, d door) {
 	transport.CloseIdleConnections()
 	t.Logf("%d rounds, %d lost in %d outages; memory %d MiB, then %d; threads %d, then %d", rounds.Load(), lost.Load(), kills,
 		memory>>20, p.Memory()>>20, threads, p.Threads())
-	if rounds.Load() < int64(many/2) {
+	if rounds.Load() < int64(clients/2) {
 		t.Errorf("only %d rounds", rounds.Load())
 	}
 	if more := p.Memory() - memory; more > moreMemory {
