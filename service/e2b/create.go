@@ -113,7 +113,7 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request) error {
 	case err != nil:
 		return err
 	}
-	if req.Internet != nil && *req.Internet && b.Network == runtime.NetworkNone {
+	if req.Internet != nil && *req.Internet && params.Network == "" && b.Network == runtime.NetworkNone {
 		return errors.Join(errNoInternet, h.service.Destroy(context.WithoutCancel(r.Context()), caller, b.ID))
 	}
 	if err := h.awaitReady(r.Context(), b, readyCommand); err != nil {

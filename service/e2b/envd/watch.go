@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 
 	"wolffia/internal/dirwatch"
 	"wolffia/internal/filecall"
@@ -79,7 +80,7 @@ func (h *Handler) watch(ctx context.Context, c *call, q *watchRequest, header ht
 	if err != nil {
 		return nil, err
 	}
-	w := &watcher{id: "w" + strings.ToLower(rand.Text()), ended: make(chan struct{})}
+	w := &watcher{id: "w" + strings.ToLower(rand.Text()), ended: make(chan struct{}), more: make(chan struct{}, 1)}
 	if err := c.room.add(w); err != nil {
 		return nil, err
 	}
@@ -118,9 +119,37 @@ type watcher struct {
 	once  sync.Once
 	ended chan struct{} // closed by end
 
+	more chan struct{} // has a value when events have come for a client that polls
+
 	mu     sync.Mutex
 	events []*fileEvent // that wait; guarded by mu
 	size   int          // of their texts, in bytes; guarded by mu
+}
+
+// How long a client that polls waits: what it has done before is to be among the events.
+const (
+	quiet     = 50 * time.Millisecond // since the last event
+	mostQuiet = 10 * quiet
+)
+
+// settle waits until no more events come.
+func (w *watcher) settle(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, mostQuiet)
+	defer cancel()
+	timer := time.NewTimer(quiet)
+	defer timer.Stop()
+	for {
+		select {
+		case <-w.more:
+			timer.Reset(quiet)
+		case <-timer.C:
+			return
+		case <-w.ended:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // end ends the watcher. It does not wait.
@@ -179,6 +208,10 @@ func (w *watcher) poll() {
 		if full {
 			return
 		}
+		select {
+		case w.more <- struct{}{}:
+		default:
+		}
 	}
 }
 
@@ -195,11 +228,12 @@ func (h *Handler) watching() {
 		return &ofWatcher{w.id}, nil
 	}
 	unary(h, f+"CreateWatcher", create)
-	unary(h, f+"GetWatcherEvents", func(_ context.Context, c *call, q *ofWatcher, _ http.Header) (*eventsReply, error) {
+	unary(h, f+"GetWatcherEvents", func(ctx context.Context, c *call, q *ofWatcher, _ http.Header) (*eventsReply, error) {
 		w, err := c.room.watcher(q.ID)
 		if err != nil {
 			return nil, err
 		}
+		w.settle(ctx)
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		events := w.events

@@ -92,6 +92,8 @@ raises(SandboxException, "allowOut", Sandbox.create, network={"allow_out": ["10.
 raises(SandboxException, "rules", Sandbox.create, network={"rules": {"a.example": [{"transform": {"headers": {"A": "b"}}}]}})
 raises(SandboxException, "iam", Sandbox.create, iam={"tokens": {"t": {"audience": "a", "token_type": "JWT-SVID"}}})
 Sandbox.create(allow_internet_access=False).kill()
+# what the request denies itself it does not lack
+Sandbox.create(allow_internet_access=True, network={"deny_out": ["0.0.0.0/0"]}).kill()
 raises(SandboxException, "fork", box.fork)
 raises(SandboxException, "--runtime gvisor", box.create_snapshot)
 
