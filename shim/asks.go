@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"wolffia/internal/host/boot"
+	"wolffia/internal/sys/step"
 	"wolffia/runtime"
 	"wolffia/wire"
 )
@@ -70,6 +71,7 @@ func (a *asks) askWho(ctx context.Context, q *runtime.Question, limit time.Durat
 	if w == nil {
 		return false, ""
 	}
+	step.Reached("ask: waits")
 	timer := time.NewTimer(time.Until(w.Until))
 	defer timer.Stop()
 	select {
@@ -337,17 +339,15 @@ func (a *asks) left(c *clientConn) {
 			a.change()
 		}
 	}
-	if !a.askers[c] {
-		return
-	}
 	delete(a.askers, c)
 	a.endUnasked()
 }
 
-// endUnasked ends all questions if nobody is there to ask. a.mu is held.
+// endUnasked ends all questions that nobody is about to answer if nobody is there to ask. a.mu is
+// held.
 func (a *asks) endUnasked() {
-	for len(a.askers) == 0 && !a.coming && len(a.open) > 0 {
-		a.remove(a.open[0], false)
+	if len(a.askers) == 0 && !a.coming {
+		a.settle(func(w *asking) bool { return w.claimant == nil }, false)
 	}
 }
 

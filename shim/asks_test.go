@@ -206,6 +206,11 @@ func TestClaim(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	a.left(other) // the last one that is asked
+	if len(a.open) != 1 {
+		t.Error("what is being allowed was refused, since nobody is asked")
+	}
+	a.waiting(other, 0)
 	a.left(c) // it was killed
 	if _, err := a.claim(other, wide); err != nil {
 		t.Errorf("after the claimant has gone: %v", err)
