@@ -19,10 +19,10 @@ type timeoutRequest struct {
 // kill serves DELETE /sandboxes/{id}.
 func (h *Handler) kill(w http.ResponseWriter, r *http.Request) error {
 	id := r.PathValue("id")
-	if err := h.service.Destroy(r.Context(), service.CallerOf(r.Context()), id); err != nil {
+	err := h.envd.Leave(id, func() error { return h.service.Destroy(r.Context(), service.CallerOf(r.Context()), id) })
+	if err != nil {
 		return err
 	}
-	h.envd.Leave(id)
 	h.reply(w, http.StatusNoContent, nil)
 	return nil
 }
@@ -36,10 +36,10 @@ func (h *Handler) pause(w http.ResponseWriter, r *http.Request) error {
 	case stateOf(b) == paused:
 		return fault.New(http.StatusConflict, "sandbox "+b.ID+" is paused already")
 	}
-	if err := h.service.Pause(r.Context(), service.CallerOf(r.Context()), b.ID); err != nil {
+	err = h.envd.Leave(b.ID, func() error { return h.service.Pause(r.Context(), service.CallerOf(r.Context()), b.ID) })
+	if err != nil {
 		return err
 	}
-	h.envd.Leave(b.ID)
 	h.reply(w, http.StatusNoContent, nil)
 	return nil
 }

@@ -20,7 +20,7 @@ var (
 		"fusefs":                            10530,
 		"fusefs/cow":                        5650,
 		"guest":                             3400,
-		"service/e2b/envd":                  2020,
+		"service/e2b/envd":                  2050,
 		"internal/host/gateway":             2870,
 		"internal/git/gitsync":              4600,
 		"internal/host/statedir":            2997,

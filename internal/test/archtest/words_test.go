@@ -51,7 +51,7 @@ var maxWords = map[string]int{
 	"docs/decisions/17-front-ends.md":      198,
 	"docs/decisions/18-root-inside.md":     220,
 	"docs/decisions/README.md":             200,
-	"docs/e2b.md":                          900,
+	"docs/e2b.md":                          890,
 	"docs/docker.md":                       475,
 	"docs/kubernetes.md":                   440,
 	"docs/faq.md":                          1093,

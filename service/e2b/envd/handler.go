@@ -151,10 +151,10 @@ type reply struct{ stream.Patient }
 // Flush implements [http.Flusher].
 func (r *reply) Flush() { _ = http.NewResponseController(r.ResponseWriter).Flush() } // the next write fails too
 
-// Leave breaks the connections that clients have to processes and watchers of a sandbox: its
-// reference of the service. The code that kills or pauses it calls Leave when new requests
-// already find that it does not run.
-func (h *Handler) Leave(id string) { h.rooms.leave(id) }
+// Leave kills or pauses a sandbox, its reference of the service, by do, after which new requests
+// find that it does not run. Unless that fails, Leave then breaks the connections that clients have
+// to its processes and watchers; how a process ends meanwhile they get only if it fails.
+func (h *Handler) Leave(id string, do func() error) error { return h.rooms.leave(id, do) }
 
 // unary serves a method with one message each way.
 func unary[T, R any](

@@ -301,6 +301,7 @@ func (r *running) follow(
 		case e = <-to.events:
 		case <-r.done:
 			ended = true
+			in.decided(ctx) // the end of the sandbox is not that of its process
 			continue
 		case <-life.C:
 			e = &processEvent{Keepalive: &empty{}}
@@ -318,6 +319,11 @@ func (r *running) follow(
 		if err := send(&processReply{*<-to.events}); err != nil {
 			return err
 		}
+	}
+	select {
+	case <-left:
+		return errGone
+	default:
 	}
 	if r.end == nil {
 		return errGone

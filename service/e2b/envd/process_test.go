@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -258,11 +259,12 @@ func TestSlowClient(t *testing.T) {
 	}
 }
 
-// The connections of a sandbox that is killed are broken, when health already says so.
+// The connections of a sandbox that is killed are broken, when health already says so, and with no
+// end of a process that has ended with it.
 func TestKilledSandbox(t *testing.T) {
 	w := newWorld(t)
 	run, watch := w.stream(start, bash("echo up; sleep 600")), w.stream("filesystem.Filesystem/WatchDir", m{"path": "."})
-	run.pid()
+	pid := run.pid()
 	run.until("up")
 	if f, _, err := watch.next(); err != nil || f.Start == nil {
 		t.Fatal(f, err)
@@ -270,7 +272,17 @@ func TestKilledSandbox(t *testing.T) {
 	if status, text := w.do(http.MethodGet, "/health", "", "X-Access-Token", ""); status != 204 || text != "" {
 		t.Errorf("health: %d %s", status, text)
 	}
-	w.handler.Leave(w.box.ID) // as the control API does
+	kill := func(pid any) {
+		w.rpc("process.Process/SendSignal", m{"process": m{"pid": pid}, "signal": "SIGNAL_SIGKILL"}, 200)
+	}
+	stays, why := w.stream(start, bash("sleep 600")), errors.New("it stays")
+	if err := w.handler.Leave(w.box.ID, func() error { kill(stays.pid()); return why }); err != why { //nolint:errorlint // itself
+		t.Error(err)
+	}
+	if r := stays.rest(); r.broken || !r.ended {
+		t.Errorf("the sandbox stays: %+v", r)
+	}
+	w.OK(w.handler.Leave(w.box.ID, func() error { kill(pid); return nil })) // as the control API does
 	for _, s := range []*stream{run, watch} {
 		if r := s.rest(); !r.broken || r.ended {
 			t.Errorf("%+v", r)

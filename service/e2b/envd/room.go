@@ -1,6 +1,7 @@
 package envd
 
 import (
+	"context"
 	"sync"
 )
 
@@ -13,6 +14,7 @@ type room struct {
 	mu        sync.Mutex
 	users     int                 // requests, processes and watchers; guarded by rooms.mu
 	broken    chan struct{}       // closed when the sandbox is left; guarded by mu
+	leaving   chan struct{}       // closed when it is known whether it is left; nil: it is not being left; guarded by mu
 	processes map[number]*running // guarded by mu
 	watchers  map[string]*watcher // guarded by mu
 }
@@ -49,20 +51,40 @@ func (s *rooms) exit(r *room) {
 	}
 }
 
-// leave breaks what clients have in a sandbox.
-func (s *rooms) leave(id string) {
-	s.mu.Lock()
-	r := s.all[id]
-	s.mu.Unlock()
-	if r == nil {
-		return
-	}
+// leave does what ends a sandbox, or its processes, and then breaks what clients have in it.
+func (s *rooms) leave(id string, do func() error) error {
+	r := s.enter(id)
+	defer s.exit(r)
+	leaving := make(chan struct{})
+	defer close(leaving)
+	r.mu.Lock()
+	r.leaving = leaving
+	r.mu.Unlock()
+	err := do()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.leaving = nil; err != nil {
+		return err
+	}
 	close(r.broken)
 	r.broken = make(chan struct{})
 	for _, w := range r.watchers {
 		w.end()
+	}
+	return nil
+}
+
+// decided waits while it is not known whether the sandbox is left.
+func (r *room) decided(ctx context.Context) {
+	r.mu.Lock()
+	leaving := r.leaving
+	r.mu.Unlock()
+	if leaving == nil {
+		return
+	}
+	select {
+	case <-leaving:
+	case <-ctx.Done():
 	}
 }
 
