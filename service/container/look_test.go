@@ -20,6 +20,7 @@ type host struct {
 	service.Runtime
 	boxes     []*runtime.Sandbox
 	jobs      error
+	old       []*runtime.Job
 	destroyed bool
 	stop      func() // called by Stop
 }
@@ -34,7 +35,7 @@ func (h *host) Get(_ context.Context, id string) (*runtime.Sandbox, error) {
 }
 
 func (h *host) SessionJobs(context.Context, runtime.SessionID) ([]*runtime.Job, error) {
-	return nil, h.jobs
+	return h.old, h.jobs
 }
 
 func (h *host) WaitJob(context.Context, runtime.SessionID, string) (runtime.Result, error) {
@@ -110,29 +111,36 @@ func (p *pausing) Get(ctx context.Context, id string) (*runtime.Sandbox, error) 
 	return p.host.Get(ctx, id)
 }
 
-// A wait for a paused container waits until it has ended after the pause.
-func TestWaitPaused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := &record{Started: time.Now(), Kind: byJob, Holder: self()}
-		box := func(state runtime.State) *runtime.Sandbox {
-			labels := map[string]string{launch.LabelRecord: "{}"}
-			if err := r.put(labels); err != nil {
-				t.Fatal(err)
+// A wait for a container that is paused, or that another call is about to start, waits until it has
+// ended after that, and does not take what is left of an earlier start for its end.
+func TestWaitLater(t *testing.T) {
+	for was, c := range map[State]struct {
+		state runtime.State
+		by    kind
+	}{Paused: {runtime.StatePaused, byJob}, Running: {runtime.StateRunning, ""}} {
+		synctest.Test(t, func(t *testing.T) {
+			r := &record{Started: time.Now(), Kind: c.by, Holder: self()}
+			box := func(state runtime.State) *runtime.Sandbox {
+				labels := map[string]string{launch.LabelRecord: "{}"}
+				if err := r.put(labels); err != nil {
+					t.Fatal(err)
+				}
+				return &runtime.Sandbox{ID: "0123456789ab", State: state, Labels: labels}
 			}
-			return &runtime.Sandbox{ID: "0123456789ab", State: state, Labels: labels}
-		}
-		h := &pausing{host: host{boxes: []*runtime.Sandbox{box(runtime.StatePaused)}}, ends: 60}
-		r.Exit = &Exit{Code: 3, At: time.Now()}
-		h.end = box(runtime.StateStopped)
-		e := New(service.New(h, nil), &Options{})
-		c, err := e.Get(t.Context(), FullID("0123456789ab"))
-		if err != nil || c.State != Paused {
-			t.Fatalf("got %+v, %v; want one that is paused", c, err)
-		}
-		if code, err := c.Wait(t.Context()); code != 3 || err != nil || h.looks < h.ends {
-			t.Errorf("got %d, %v after %d looks; want 3 after %d", code, err, h.looks, h.ends)
-		}
-	})
+			h := &pausing{host: host{boxes: []*runtime.Sandbox{box(c.state)}}, ends: 30}
+			h.old = []*runtime.Job{{ID: "1", Name: mainJob, EndedAt: time.Now(), ExitCode: new(5)}}
+			r.Exit = &Exit{Code: 3, At: time.Now()}
+			h.end = box(runtime.StateStopped)
+			e := New(service.New(h, nil), &Options{})
+			one, err := e.Get(t.Context(), FullID("0123456789ab"))
+			if err != nil || one.State != was {
+				t.Fatalf("got %+v, %v; want one that is %s", one, err, was)
+			}
+			if code, err := one.Wait(t.Context()); code != 3 || err != nil || h.looks < h.ends {
+				t.Errorf("%s: got %d, %v after %d looks; want 3 after %d", was, code, err, h.looks, h.ends)
+			}
+		})
+	}
 }
 
 // A service that starts leaves a container that was made and not started as it is.

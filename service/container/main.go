@@ -344,13 +344,13 @@ func findProgram(ctx context.Context, in *service.Inside, program string) error 
 // startLimit bounds a look into a sandbox.
 const startLimit = 10 * time.Second
 
-// lookAgain is how often a container that is paused is looked at: another program may resume it.
+// lookAgain is how often a container is looked at that another program may resume, or start.
 const lookAgain = time.Second
 
 // Wait waits until a container's main process has ended, and returns its exit code. A container
-// that does not run has ended; one that is paused has not.
+// that does not run has ended; one that is paused, or is about to start, has not.
 func (c *Container) Wait(ctx context.Context) (int, error) {
-	for c.State == Paused {
+	for c.State == Paused || c.State == Running && c.Kind == "" {
 		select {
 		case <-ctx.Done():
 			return 0, ctx.Err()

@@ -45,14 +45,17 @@ func (c *Container) view(ctx context.Context, l look) (v viewed, err error) {
 	if err != nil {
 		return v, err
 	}
+	starting := runtime.Errorf(runtime.ErrUnavailable, "container %s is being started: try again", c.ID())
 	switch c.Kind {
+	case "": // what the sandbox has is of an earlier start
+		return v, starting
 	case byHolder:
 		m := c.engine.main(c.Sandbox.ID)
 		if m == nil {
 			return v, errElsewhere
 		}
 		if !isClosed(m.started) {
-			return v, runtime.Errorf(runtime.ErrUnavailable, "container %s is being started: try again", c.ID())
+			return v, starting
 		}
 		v.Process, v.past = m.view(l)
 	case byTerminal:
