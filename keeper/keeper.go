@@ -47,6 +47,13 @@ type Engine interface {
 	Image(ctx context.Context, step func(string)) (*boot.ImageInfo, error)
 }
 
+// A Remote is an [Engine] whose connection to PID 1 may break while PID 1 runs on. It sends another
+// one each time; the caller closes it.
+type Remote interface {
+	Engine
+	Again() <-chan *os.File
+}
+
 // A Program is one that keeps sandboxes.
 type Program struct {
 	Name string
@@ -183,12 +190,23 @@ func (k *keeper) keep() (err error) {
 	if err := errors.Join(boot.SendPacket(k.socket, boot.Report{Ready: true}, connection), connection.Close(), ready.Close(), k.sendHand(spec)); err != nil {
 		return err
 	}
-	select {
-	case err = <-gone:
-	case <-asked.Done():
+	var again <-chan *os.File
+	if remote, is := k.engine.(Remote); is {
+		again = remote.Again()
 	}
-	step.Reached("keeper: over")
-	return err
+	for {
+		select {
+		case connection := <-again:
+			if err := errors.Join(boot.SendPacket(k.socket, boot.Report{Ready: true}, connection), connection.Close()); err != nil {
+				return err
+			}
+			continue
+		case err = <-gone:
+		case <-asked.Done():
+		}
+		step.Reached("keeper: over")
+		return err
+	}
 }
 
 // freezeLimit is how long the engine may take to pause or unpause the container.

@@ -35,16 +35,26 @@ func (s *shim) receiveAttached(near bool) (*launch.Spec, error) {
 		}
 	}
 	answers := make(keeperAnswers, 4)
+	again := make(chan *os.File, 1)
 	return &launch.Spec{ID: s.boot.ID, Config: &s.boot.Config.SandboxConfig, Attached: &launch.Attached{
 		Stream: stream,
+		Again:  again,
 		Wait: func() error {
+			defer close(again)
 			for {
 				packet, file, err := boot.ReceivePacket(keeper, make([]byte, boot.MaxPacket))
-				_ = file.Close()
-				if err != nil {
+				switch {
+				case err != nil:
+					_ = file.Close()
 					return err
-				}
-				if !answers.pass(packet) {
+				case file != nil:
+					select {
+					case unused := <-again:
+						_ = unused.Close()
+					default:
+					}
+					again <- file
+				case !answers.pass(packet):
 					return keeperError(packet)
 				}
 			}

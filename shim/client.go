@@ -28,6 +28,7 @@ type clientConn struct {
 
 	mu         sync.Mutex
 	channels   map[uint32]uint32 // the client's channel to the guest's; guarded by mu
+	pieces     map[uint32]bool   // channels whose request is not complete; guarded by mu
 	closed     bool              // guarded by mu
 	asking     bool              // a request to the tree server is under way; guarded by mu
 	keepsInUse bool              // it keeps the sandbox in use; guarded by mu
@@ -190,10 +191,20 @@ func (s *shim) fromClient(c *clientConn, f wire.Frame) error {
 	if f.Channel == 0 {
 		return s.onControl(c, &f)
 	}
+	starts := f.Type == wire.Start || f.Type == wire.StartMore
+	continues := starts && c.continues(&f)
+	if starts && !continues {
+		if err := s.relay.awaitStream(againLimit); err != nil {
+			c.refuse(f.Channel, wire.NetOpOf(f.Payload()), err.Error())
+			return nil
+		}
+	}
+	s.relay.whole.RLock()
+	defer s.relay.whole.RUnlock()
 	c.mu.Lock()
 	ch, open := c.channels[f.Channel]
 	opened := false
-	if !open && (f.Type == wire.Start || f.Type == wire.StartMore) {
+	if starts && !open && !continues {
 		op := wire.NetOp(0)
 		if f.Type == wire.Start {
 			op = wire.NetOpOf(f.Payload())
@@ -232,7 +243,26 @@ func (s *shim) fromClient(c *clientConn, f wire.Frame) error {
 	if f.Type == wire.Start {
 		step.Reached("process asked for")
 	}
-	return s.relay.w.Write(&f)
+	if err := s.relay.w.Write(&f); s.relay.again == nil {
+		return err
+	}
+	return nil // the end of the stream ends the channel
+}
+
+// continues reports whether a frame is not the first of a request.
+func (c *clientConn) continues(f *wire.Frame) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	more := c.pieces[f.Channel]
+	switch {
+	case f.Type == wire.Start:
+		delete(c.pieces, f.Channel)
+	case c.pieces == nil:
+		c.pieces = map[uint32]bool{f.Channel: true}
+	default:
+		c.pieces[f.Channel] = true
+	}
+	return more
 }
 
 // forget removes a channel that has ended.

@@ -72,6 +72,7 @@ func (l *lifetime) begin(limits *statedir.Lifetime) error {
 		return nil
 	}
 	if limits.IdleTimeout() > 0 {
+		l.relay.watchesBusy.Store(true)
 		if err := l.relay.w.Send(wire.WatchBusy, 0, nil); err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"wolffia/internal/host/boot"
@@ -22,9 +23,15 @@ import (
 // that sends more breaks the protocol, which ends the sandbox. run is for one goroutine;
 // the other methods are safe for concurrent use.
 type relay struct {
-	stream io.ReadWriteCloser
-	r      *wire.Reader
+	stream *replaceable
+	r      *wire.Reader // run's own
 	w      *wire.Writer
+	// returns another stream to the same PID 1, or an error once there will be none; nil: the end of
+	// the stream is PID 1's
+	again func() (io.ReadWriteCloser, error)
+	// read-locked from the choice of a client's channel until its frame is written
+	whole       sync.RWMutex
+	watchesBusy atomic.Bool // WatchBusy was sent
 	// called once if PID 1 does not answer; nil: it is not watched
 	dead func(silent time.Duration)
 	load func() load // returns PID 1's load; nil: it is not known
@@ -39,6 +46,8 @@ type relay struct {
 	jobs    uint32            // background jobs, if the guest was asked; guarded by mu
 	lastUse time.Time         // when the sandbox became idle; guarded by mu
 	idle    sync.Cond         // the sandbox may be idle
+
+	severed chan struct{} // closed when there is a stream again; nil: there is one; guarded by mu
 
 	received uint64    // frames from the guest; guarded by mu
 	watching bool      // beat will be called; guarded by mu
@@ -106,8 +115,9 @@ func (to *route) charge(f *wire.Frame) error {
 }
 
 func newRelay(stream io.ReadWriteCloser) *relay {
+	to := &replaceable{conn: stream}
 	r := &relay{
-		stream: stream, r: wire.NewReader(stream), w: wire.NewWriter(stream),
+		stream: to, r: wire.NewReader(stream), w: wire.NewWriter(to),
 		routes: map[uint32]*route{}, orphans: map[uint32]bool{}, pings: map[uint32]chan struct{}{},
 	}
 	r.idle.L = &r.mu
@@ -122,11 +132,11 @@ func (r *relay) restored() error { return r.w.Send(wire.Restored, 0, nil) }
 // what it is sent.
 func (r *relay) hello(limit time.Duration, answers bool) error {
 	var err error
-	got := make(chan struct{})
+	from, got := r.r, make(chan struct{})
 	go func() { // ends with the stream at the latest
 		defer close(got)
 		var f wire.Frame
-		if f, err = r.r.Next(); err != nil {
+		if f, err = from.Next(); err != nil {
 			return
 		}
 		err = wire.CheckHello(&f)
@@ -135,7 +145,7 @@ func (r *relay) hello(limit time.Duration, answers bool) error {
 			err = r.w.Send(wire.Ping, 0, nil)
 		}
 		for answered := !answers; !answered && err == nil; {
-			if f, err = r.r.Next(); err == nil {
+			if f, err = from.Next(); err == nil {
 				answered = f.Type == wire.Pong
 				err = r.fromGuest(f)
 			}
@@ -156,15 +166,18 @@ func (r *relay) shutdown(grace time.Duration) error {
 	return r.w.Send(wire.Shutdown, 0, binary.LittleEndian.AppendUint32(nil, ms))
 }
 
-// run relays the guest's frames until the stream ends, or the guest breaks the protocol.
+// run relays the guest's frames until the last stream ends, or the guest breaks the protocol.
 func (r *relay) run() error {
-	defer r.stream.Close()
+	defer func() { _ = r.stream.now().Close() }()
 	for {
 		f, err := r.r.Next()
-		if err != nil {
-			return err
+		if err == nil {
+			err = r.fromGuest(f)
 		}
-		if err := r.fromGuest(f); err != nil {
+		if err != nil && r.again != nil && !errors.Is(err, wire.ErrProtocol) {
+			err = r.reconnect()
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -245,6 +258,9 @@ func (r *relay) fromInit(f *wire.Frame) error {
 
 // ping waits until PID 1 answers; an error says that it has not within the limit.
 func (r *relay) ping(limit time.Duration) error {
+	if err := r.awaitStream(limit); err != nil {
+		return err
+	}
 	answered := make(chan struct{})
 	r.mu.Lock()
 	r.pinged++

@@ -171,6 +171,9 @@ func (s *shim) connect() (*os.File, error) {
 	s.step("wait for PID 1")
 	step.Reached("listening")
 	s.relay = newRelay(s.inst.Stream)
+	if s.inst.Again != nil {
+		s.relay.again = s.again
+	}
 	if s.tree != nil && b.Can.Has(launch.ShimMounts) {
 		s.prefetcher = &prefetcher{params: b, relay: s.relay}
 	}
@@ -181,6 +184,9 @@ func (s *shim) connect() (*os.File, error) {
 	}
 	if err == nil {
 		err = s.relay.hello(helloLimit, b.KeeperDir != "")
+	}
+	if err != nil && s.relay.again != nil && s.relay.reconnect() == nil {
+		err = nil
 	}
 	if b.Held { // PID 1 has passed the barrier, so it is in its group
 		s.group = cgroup.Of(s.inst.PID, "wolffia-"+b.ID+"-")

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"net"
 	"net/http"
 	"os"
 	"time"
@@ -12,6 +11,7 @@ import (
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -28,8 +28,6 @@ const (
 	answerLimit = 15 * time.Second
 	// startLimit is how long a pod may take to run: a node may have to be added, an image pulled.
 	startLimit = 10 * time.Minute
-	// failureLimit is how long a node may take to say why a pod has ended.
-	failureLimit = 5 * time.Second
 )
 
 // A Cluster manages one sandbox in a cluster. It is safe for concurrent use.
@@ -41,8 +39,9 @@ type Cluster struct {
 	id        string // empty: all sandboxes of the place
 	sandbox   *runtime.SandboxConfig
 
-	stop context.CancelFunc // ends the connection to PID 1; nil: there is none
-	held net.Conn           // this process's end of it
+	pod   types.UID          // of the one that PID 1 runs in
+	stop  context.CancelFunc // ends the connection to PID 1; nil: there is none
+	again chan *os.File
 }
 
 // Open returns a Cluster for a sandbox of the state directory; with an empty id, for all of them. It
@@ -52,7 +51,7 @@ func Open(stateDir, id string, config *runtime.SandboxConfig) (*Cluster, error) 
 	if k == nil {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "sandbox %s: the configuration has no cluster", id)
 	}
-	c := &Cluster{place: here(stateDir), id: id, sandbox: config}
+	c := &Cluster{place: here(stateDir), id: id, sandbox: config, again: make(chan *os.File)}
 	var err error
 	if k.Config == "" {
 		c.config, err = rest.InClusterConfig()
@@ -100,20 +99,11 @@ func (c *Cluster) Start(ctx context.Context, spec *launch.Spec, step func(string
 	if err != nil {
 		return nil, nil, err
 	}
-	if _, err := c.End(ctx, false, false); err != nil { // of a start before
-		return nil, nil, err
+	runs, err := c.runs(ctx, want)
+	if err == nil && !runs {
+		err = c.create(ctx, spec, want, step)
 	}
-	if err := mark.Set(spec.Dir, mark.InMaking); err != nil {
-		return nil, nil, runtime.WithClass(runtime.ErrUnavailable, err)
-	}
-	step("create the Sandbox " + c.namespace + "/" + want.GetName())
-	if err := c.put(ctx, want); err != nil {
-		return nil, nil, err
-	}
-	if err := mark.Set(spec.Dir, ""); err != nil {
-		return nil, nil, runtime.WithClass(runtime.ErrUnavailable, err)
-	}
-	if err := c.awaitRunning(ctx, step); err != nil {
+	if err != nil {
 		return nil, nil, err
 	}
 	step("connect to the pod")
@@ -121,18 +111,56 @@ func (c *Cluster) Start(ctx context.Context, spec *launch.Spec, step func(string
 	defer undo.Unwind(&err)
 	connected, stop := context.WithCancel(context.Background())
 	undo.Add(func() error { stop(); return nil })
-	file, over, err := c.connect(connected, spec.Tag)
+	first, err := c.connect(connected, spec.Tag)
 	if err != nil {
 		return nil, nil, err
 	}
 	undo.Release()
 	c.stop = stop
 	gone := make(chan error, 1)
-	go func() { // ends with the connection
-		err := <-over
-		gone <- cmp.Or(c.failure(connected), err)
-	}()
-	return file, gone, nil
+	go func() { gone <- c.hold(connected, spec.Tag, first) }() // ends with the pod, or with connected
+	return first.file, gone, nil
+}
+
+// runs reports whether the pod of a start before runs, and is what is wanted: its keeper was killed.
+// PID 1 waits for another one, with the sessions and files.
+func (c *Cluster) runs(ctx context.Context, want *unstructured.Unstructured) (bool, error) {
+	old, ours, err := c.find(ctx)
+	if err != nil || !ours || old.GetAnnotations()[noteSpec] != want.GetAnnotations()[noteSpec] {
+		return false, err
+	}
+	if n, _, err := unstructured.NestedInt64(old.Object, "spec", "replicas"); err != nil || n != 1 {
+		return false, nil // it was stopped
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerLimit)
+	defer cancel()
+	pod, err := c.pods().Get(ctx, objectName(c.id), metav1.GetOptions{})
+	if kerrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, c.explain("look for the pod", err)
+	}
+	c.pod = pod.GetUID()
+	return pod.GetDeletionTimestamp() == nil && (event{object: pod}).state().runs, nil
+}
+
+// create creates the Sandbox, and waits until PID 1 runs.
+func (c *Cluster) create(ctx context.Context, spec *launch.Spec, want *unstructured.Unstructured, step func(string)) error {
+	if _, err := c.End(ctx, false, false); err != nil { // of a start before
+		return err
+	}
+	if err := mark.Set(spec.Dir, mark.InMaking); err != nil {
+		return runtime.WithClass(runtime.ErrUnavailable, err)
+	}
+	step("create the Sandbox " + c.namespace + "/" + want.GetName())
+	if err := c.put(ctx, want); err != nil {
+		return err
+	}
+	if err := mark.Set(spec.Dir, ""); err != nil {
+		return runtime.WithClass(runtime.ErrUnavailable, err)
+	}
+	return c.awaitRunning(ctx, step)
 }
 
 // put creates the Sandbox, or has one that was stopped start with another template.
@@ -190,6 +218,7 @@ func (c *Cluster) awaitRunning(ctx context.Context, step func(string)) error {
 		case s.err != "":
 			return runtime.Errorf(runtime.ErrUnavailable, "the cluster did not start the sandbox: %s", s.err)
 		case s.runs:
+			c.pod = event.object.GetUID()
 			return nil
 		case s.waits != "" && s.waits != last:
 			last = s.waits
@@ -197,18 +226,6 @@ func (c *Cluster) awaitRunning(ctx context.Context, step func(string)) error {
 		}
 	}
 	return runtime.Errorf(runtime.ErrUnavailable, "the pod does not run: %s", cmp.Or(last, ctx.Err().Error()))
-}
-
-// failure returns why the pod has ended by itself, or nil if that is not known within failureLimit.
-func (c *Cluster) failure(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, failureLimit)
-	defer cancel()
-	for event := range c.follow(ctx, c.pods()) {
-		if s := event.state(); s.err != "" {
-			return runtime.Errorf(runtime.ErrUnavailable, "the pod ended: %s", s.err)
-		}
-	}
-	return nil
 }
 
 // End implements [wolffia/keeper.Engine].

@@ -29,6 +29,7 @@ const (
 	noteState   = "wolffia.dev/state-dir"
 	noteMachine = "wolffia.dev/machine"
 	noteUser    = "wolffia.dev/uid"
+	noteSpec    = "wolffia.dev/spec" // the hash of the object without it
 )
 
 // ownerLabels record a sandbox's owner (package service).

@@ -49,7 +49,7 @@ func object(spec *launch.Spec, of place) (*unstructured.Unstructured, error) {
 		return nil, err
 	}
 	marks := labels(spec.ID, spec.Config.Labels, of)
-	return &unstructured.Unstructured{Object: map[string]any{
+	o := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": sandboxes.GroupVersion().String(),
 		"kind":       "Sandbox",
 		"metadata":   map[string]any{"name": objectName(spec.ID), "labels": texts(marks), "annotations": texts(annotations(spec, of))},
@@ -57,7 +57,12 @@ func object(spec *launch.Spec, of place) (*unstructured.Unstructured, error) {
 			"replicas":    int64(1),
 			"podTemplate": map[string]any{"metadata": map[string]any{"labels": texts(marks)}, "spec": pod},
 		},
-	}}, nil
+	}}
+	text, err := o.MarshalJSON()
+	notes := o.GetAnnotations()
+	notes[noteSpec] = hash(string(text))
+	o.SetAnnotations(notes)
+	return o, err
 }
 
 func texts(m map[string]string) map[string]any {

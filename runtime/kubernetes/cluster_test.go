@@ -2,16 +2,17 @@ package kubernetes_test
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
-	"wolffia/internal/host/statedir"
 	"wolffia/internal/sys/rmtree"
 	"wolffia/internal/test/shimtest"
 	"wolffia/internal/test/testbin"
@@ -42,6 +43,49 @@ func need(t testing.TB) (image string) {
 	return image
 }
 
+// files returns the directory of a cluster of scripts/kube, and skips the test in another one.
+func files(t testing.TB) string {
+	t.Helper()
+	dir := filepath.Dir(os.Getenv("KUBECONFIG"))
+	if _, err := os.Stat(filepath.Join(dir, "kill")); err != nil {
+		t.Skip("the cluster is not one of scripts/kube")
+	}
+	return dir
+}
+
+// api makes a request as the administrator of a cluster of scripts/kube, with an object as JSON.
+func api(t testing.TB, method, path, object string) {
+	t.Helper()
+	pki := filepath.Join(files(t), "pki")
+	pair, err := tls.LoadX509KeyPair(filepath.Join(pki, "admin.crt"), filepath.Join(pki, "admin.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca, err := os.ReadFile(filepath.Join(pki, "ca.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca)
+	client := &http.Client{
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: roots}, DisableKeepAlives: true},
+		Timeout:   wait.Limit,
+	}
+	req, err := http.NewRequestWithContext(context.Background(), method, "https://127.0.0.1:6443"+path, strings.NewReader(object))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	answer, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if text, err := io.ReadAll(answer.Body); err != nil || answer.StatusCode >= http.StatusBadRequest {
+		t.Fatalf("%s %s: %s, %s, %v", method, path, answer.Status, text, err)
+	}
+}
+
 // fresh is a runtime over an empty state directory. In the end that must be empty, as must be the
 // cluster.
 func fresh(t testing.TB) *shimtest.Runtime {
@@ -63,6 +107,11 @@ func start(t testing.TB, rt *shimtest.Runtime, c *runtime.SandboxConfig) string 
 	service.SetOwner(c, ann, false)
 	s, err := rt.Create(t.Context(), c)
 	if err == nil {
+		t.Cleanup(func() {
+			if t.Failed() { // else the test has removed it
+				_ = rt.Destroy(context.Background(), s.ID)
+			}
+		})
 		err = rt.Start(t.Context(), s.ID)
 	}
 	if err != nil {
@@ -219,32 +268,6 @@ func TestOwner(t *testing.T) {
 		t.Errorf("another state directory's: %+v, %v", lost, err)
 	}
 	destroy(t, again, id)
-}
-
-// When one of its processes on the host is killed the sandbox is dead, and can be started again.
-func TestKilled(t *testing.T) {
-	need(t)
-	testenv.Root(t)
-	rt := fresh(t)
-	id := start(t, rt, &runtime.SandboxConfig{})
-	dir, err := statedir.Open(rt.State)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for what, kill := range map[string]func() error{
-		"keeper": func() error { return dir.Record(id).Processes().KillKeeper(wait.Limit) },
-		"shim":   func() error { return syscall.Kill(dir.Record(id).Processes().Shim().PID, syscall.SIGKILL) },
-	} {
-		if err := kill(); err != nil {
-			t.Fatalf("kill the %s: %v", what, err)
-		}
-		dies(t, rt, id)
-		if err := rt.Start(t.Context(), id); err != nil {
-			t.Fatalf("start after the %s was killed: %v", what, err)
-		}
-		sh(t, rt, id, "echo again")
-	}
-	destroy(t, rt, id)
 }
 
 // What a cluster does not do is said in its words.

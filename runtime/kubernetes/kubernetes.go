@@ -7,6 +7,7 @@
 package kubernetes
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -143,6 +144,7 @@ func (Launcher) Launch(spec *launch.Spec) (*launch.Instance, error) {
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "the connection to the pod: %w", err)
 	}
 	stderr, said := io.Pipe()
+	killed, kill := context.WithCancel(context.Background())
 	return &launch.Instance{
 		Stream: conn, Stderr: stderr,
 		Wait: func() error {
@@ -152,7 +154,22 @@ func (Launcher) Launch(spec *launch.Spec) (*launch.Instance, error) {
 			}
 			return errors.Join(err, said.Close(), conn.Close()) // in that order
 		},
-		Kill:  func() error { return errors.Join(spec.Attached.Kill(), conn.Close()) },
+		Kill: func() error {
+			kill()
+			return errors.Join(spec.Attached.Kill(), conn.Close())
+		},
+		Again: func() (io.ReadWriteCloser, error) {
+			select {
+			case file, more := <-spec.Attached.Again:
+				if !more {
+					return nil, io.EOF
+				}
+				defer file.Close()
+				return net.FileConn(file)
+			case <-killed.Done():
+				return nil, io.EOF
+			}
+		},
 		Pause: spec.Attached.Pause, Resume: spec.Attached.Resume,
 	}, nil
 }

@@ -154,6 +154,9 @@ type Attached struct {
 	Kill   func() error // asks the keeper to end the sandbox
 	// Pause and Resume are as in Instance, by the engine.
 	Pause, Resume func() error
+	// Again gets connections to the same PID 1, each in place of the one before, which broke; the
+	// launcher closes them. It is closed when there will be none.
+	Again <-chan *os.File
 }
 
 // Command returns PID 1's arguments. The tag comes last: the processes of a sandbox are
@@ -238,6 +241,9 @@ type Instance struct {
 	// Pause stops all processes, PID 1 among them, and returns when they stand still; after an error
 	// they run on. Resume has them run on. nil: the shim does it by the control group.
 	Pause, Resume func() error
+	// Again waits for another stream to the same PID 1, after the end of the one before; an error says
+	// that there will be none, as after Kill. nil: the end of Stream is PID 1's.
+	Again func() (io.ReadWriteCloser, error)
 	// Save writes MemoryFiles of a paused sandbox to an empty directory. They count once complete,
 	// which is called once, has returned: durable ones are on the disk then, others count until the
 	// machine restarts. The sandbox may run on before. nil: the backend keeps no memory.
