@@ -47,11 +47,13 @@ type Engine interface {
 	Image(ctx context.Context, step func(string)) (*boot.ImageInfo, error)
 }
 
-// A Remote is an [Engine] whose connection to PID 1 may break while PID 1 runs on. It sends another
-// one each time; the caller closes it.
+// A Remote is an [Engine] on another machine, which may outlive this one.
 type Remote interface {
 	Engine
+	// Again gets another connection to PID 1 each time that one breaks; the caller closes it.
 	Again() <-chan *os.File
+	// Renew changes launch.Spec.Deadline, in the background.
+	Renew(deadline time.Time)
 }
 
 // A Program is one that keeps sandboxes.
@@ -148,6 +150,10 @@ func (k *keeper) keep() (err error) {
 			if err != nil || json.Unmarshal(packet, &r) != nil || r.Op == "" {
 				return
 			}
+			if remote, is := k.engine.(Remote); is && r.Op == boot.OpRenew {
+				remote.Renew(r.Deadline)
+				continue
+			}
 			k.freeze(asked, r.Op)
 		}
 	}()
@@ -197,7 +203,8 @@ func (k *keeper) keep() (err error) {
 	for {
 		select {
 		case connection := <-again:
-			if err := errors.Join(boot.SendPacket(k.socket, boot.Report{Ready: true}, connection), connection.Close()); err != nil {
+			err := boot.SendPacket(k.socket, boot.Report{Ready: true}, connection)
+			if err = errors.Join(err, connection.Close()); err != nil {
 				return err
 			}
 			continue
@@ -237,6 +244,7 @@ func (k *keeper) compose() (*launch.Spec, error) {
 	}
 	if k.elsewhere {
 		spec.Dir, spec.CreatedAt, spec.Scratch = b.KeeperDir, b.Config.CreatedAt, []string{b.Config.MountPointOrDefault()}
+		spec.Deadline = b.Deadline()
 		return spec, nil
 	}
 	spec.Dir, spec.CreatedAt, spec.OpenFiles = b.KeeperDir, b.Config.CreatedAt, launch.OpenFiles(files.Max)

@@ -40,17 +40,6 @@ func (s *replaceable) replace(conn io.ReadWriteCloser) {
 // Write writes a frame: see [wire.Writer].
 func (s *replaceable) Write(b []byte) (int, error) { return s.now().Write(b) }
 
-// again is the relay's.
-func (s *shim) again() (io.ReadWriteCloser, error) {
-	s.mu.Lock()
-	ends := s.outcome != nil
-	s.mu.Unlock()
-	if ends { // so PID 1 has
-		return nil, io.EOF
-	}
-	return s.inst.Again()
-}
-
 // reconnect ends all channels after the end of the stream, and has the relay use the next one. It
 // returns an error once there will be none. It is run's, or comes before that.
 func (r *relay) reconnect() error {

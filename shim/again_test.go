@@ -27,8 +27,8 @@ func (g *liar) answer(t *testing.T) {
 	}
 }
 
-// When the stream breaks, what ran over it ends with an error. What comes meanwhile waits for the next
-// stream, on which there is nothing of before: not the rest of a request either.
+// When the stream breaks, what ran over it ends with an error. What comes meanwhile waits for the
+// next stream, on which there is nothing of before: not the rest of a request either.
 func TestStreamBreaks(t *testing.T) {
 	fromGuest, guestOut := io.Pipe()
 	guestIn, toGuest := io.Pipe()

@@ -67,6 +67,9 @@ func (s *shim) receiveAttached(near bool) (*launch.Spec, error) {
 			return err
 		},
 		Resume: func() error { return answers.ask(keeper, boot.OpResume) },
+		Renew: func(deadline time.Time) error {
+			return boot.SendPacket(keeper, boot.KeeperRequest{Op: boot.OpRenew, Deadline: deadline}, nil)
+		},
 		Kill: func() error {
 			err := boot.SendPacket(keeper, boot.KeeperRequest{}, nil)
 			if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EAGAIN) {

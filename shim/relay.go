@@ -26,8 +26,8 @@ type relay struct {
 	stream *replaceable
 	r      *wire.Reader // run's own
 	w      *wire.Writer
-	// returns another stream to the same PID 1, or an error once there will be none; nil: the end of
-	// the stream is PID 1's
+	// returns another stream to the same PID 1, or an error once there will be none; nil: the end
+	// of the stream is PID 1's
 	again func() (io.ReadWriteCloser, error)
 	// read-locked from the choice of a client's channel until its frame is written
 	whole       sync.RWMutex

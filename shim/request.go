@@ -73,7 +73,11 @@ func (s *shim) answer(c *clientConn, req *boot.Request) error {
 		if req.Lifetime == nil {
 			return fmt.Errorf("%w: %s without a lifetime", wire.ErrProtocol, boot.OpRenew)
 		}
-		return c.reply(outcome(s.life.set(req.Lifetime)))
+		err := s.life.set(req.Lifetime)
+		if err == nil && s.inst.Renew != nil {
+			err = s.inst.Renew(req.Lifetime.Deadline(statedir.Now()))
+		}
+		return c.reply(outcome(err))
 	case boot.OpEgress, boot.OpNetwork:
 		switch {
 		case s.filtered == nil:

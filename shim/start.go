@@ -3,6 +3,7 @@ package shim
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -172,7 +173,15 @@ func (s *shim) connect() (*os.File, error) {
 	step.Reached("listening")
 	s.relay = newRelay(s.inst.Stream)
 	if s.inst.Again != nil {
-		s.relay.again = s.again
+		s.relay.again = func() (io.ReadWriteCloser, error) {
+			s.mu.Lock()
+			ends := s.outcome != nil
+			s.mu.Unlock()
+			if ends { // so PID 1 has ended
+				return nil, io.EOF
+			}
+			return s.inst.Again()
+		}
 	}
 	if s.tree != nil && b.Can.Has(launch.ShimMounts) {
 		s.prefetcher = &prefetcher{params: b, relay: s.relay}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"time"
@@ -42,6 +43,8 @@ type Cluster struct {
 	pod   types.UID          // of the one that PID 1 runs in
 	stop  context.CancelFunc // ends the connection to PID 1; nil: there is none
 	again chan *os.File
+
+	deadlines chan time.Time // the last one that Renew was called with
 }
 
 // Open returns a Cluster for a sandbox of the state directory; with an empty id, for all of them. It
@@ -51,7 +54,9 @@ func Open(stateDir, id string, config *runtime.SandboxConfig) (*Cluster, error) 
 	if k == nil {
 		return nil, runtime.Errorf(runtime.ErrInvalid, "sandbox %s: the configuration has no cluster", id)
 	}
-	c := &Cluster{place: here(stateDir), id: id, sandbox: config, again: make(chan *os.File)}
+	c := &Cluster{
+		place: here(stateDir), id: id, sandbox: config, again: make(chan *os.File), deadlines: make(chan time.Time, 1),
+	}
 	var err error
 	if k.Config == "" {
 		c.config, err = rest.InClusterConfig()
@@ -100,8 +105,11 @@ func (c *Cluster) Start(ctx context.Context, spec *launch.Spec, step func(string
 		return nil, nil, err
 	}
 	runs, err := c.runs(ctx, want)
-	if err == nil && !runs {
+	switch {
+	case err == nil && !runs:
 		err = c.create(ctx, spec, want, step)
+	case err == nil:
+		err = c.update(ctx, func(o *unstructured.Unstructured) error { return setDeadline(o, spec.Deadline) })
 	}
 	if err != nil {
 		return nil, nil, err
@@ -119,6 +127,7 @@ func (c *Cluster) Start(ctx context.Context, spec *launch.Spec, step func(string
 	c.stop = stop
 	gone := make(chan error, 1)
 	go func() { gone <- c.hold(connected, spec.Tag, first) }() // ends with the pod, or with connected
+	go c.renew(connected)                                      // ends with connected
 	return first.file, gone, nil
 }
 
@@ -146,7 +155,8 @@ func (c *Cluster) runs(ctx context.Context, want *unstructured.Unstructured) (bo
 }
 
 // create creates the Sandbox, and waits until PID 1 runs.
-func (c *Cluster) create(ctx context.Context, spec *launch.Spec, want *unstructured.Unstructured, step func(string)) error {
+func (c *Cluster) create(ctx context.Context, spec *launch.Spec, want *unstructured.Unstructured, step func(string),
+) error {
 	if _, err := c.End(ctx, false, false); err != nil { // of a start before
 		return err
 	}
@@ -181,6 +191,56 @@ func (c *Cluster) put(ctx context.Context, want *unstructured.Unstructured) erro
 		_, err = c.sandboxes().Create(whole, want, metav1.CreateOptions{})
 	}
 	return c.explain("create the Sandbox", err)
+}
+
+// update changes the Sandbox, if there is one. Others may change it meanwhile.
+func (c *Cluster) update(ctx context.Context, change func(*unstructured.Unstructured) error) error {
+	ctx, cancel := context.WithTimeout(ctx, answerLimit)
+	defer cancel()
+	for {
+		o, ours, err := c.find(ctx)
+		if err != nil || !ours {
+			return err
+		}
+		if err := change(o); err != nil {
+			return err
+		}
+		_, err = c.sandboxes().Update(ctx, o, metav1.UpdateOptions{})
+		if kerrors.IsNotFound(err) {
+			return nil
+		}
+		if !kerrors.IsConflict(err) {
+			return c.explain("update the Sandbox", err)
+		}
+	}
+}
+
+// Renew implements [wolffia/keeper.Remote].
+func (c *Cluster) Renew(deadline time.Time) {
+	select {
+	case <-c.deadlines:
+	default:
+	}
+	c.deadlines <- deadline
+}
+
+// renew tells the cluster deadlines until ctx ends, each until it takes it.
+func (c *Cluster) renew(ctx context.Context) {
+	var at time.Time
+	var again <-chan time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case at = <-c.deadlines:
+		case <-again:
+		}
+		again = nil
+		if err := c.update(ctx, func(o *unstructured.Unstructured) error { return setDeadline(o, at) }); err != nil {
+			fmt.Fprintln(os.Stderr, "the sandbox's deadline:", err)
+			again = time.After(longestPause)
+		}
+	}
 }
 
 // find returns the Sandbox with the name of the sandbox's, or nil, and whether it is the sandbox's.
@@ -240,15 +300,18 @@ func (c *Cluster) End(ctx context.Context, forGood, _ bool) (kept string, err er
 	if forGood || c.sandbox.BoundToCaller {
 		background := metav1.DeletePropagationBackground
 		err = c.sandboxes().Delete(ctx, o.GetName(), metav1.DeleteOptions{PropagationPolicy: &background})
+		if kerrors.IsNotFound(err) {
+			err = nil
+		}
+		err = c.explain("delete the Sandbox", err)
 	} else {
 		kept = o.GetName()
-		err = unstructured.SetNestedField(o.Object, int64(0), "spec", "replicas")
-		if err == nil {
-			_, err = c.sandboxes().Update(ctx, o, metav1.UpdateOptions{})
-		}
+		err = c.update(ctx, func(o *unstructured.Unstructured) error {
+			return unstructured.SetNestedField(o.Object, int64(0), "spec", "replicas")
+		})
 	}
-	if err != nil && !kerrors.IsNotFound(err) {
-		return "", c.explain("end the Sandbox", err)
+	if err != nil {
+		return "", err
 	}
 	return kept, c.removePod(ctx)
 }

@@ -34,6 +34,8 @@ const (
 	guestImagePath = "/wolffia-guest"
 	// alone is how long PID 1 runs on when its keeper was killed.
 	alone = 10 * time.Minute
+	// deadlineMargin is how long after its deadline a cluster deletes a sandbox: clocks differ.
+	deadlineMargin = 5 * time.Minute
 )
 
 // hostname is what a pod may have as its name.
@@ -62,7 +64,22 @@ func object(spec *launch.Spec, of place) (*unstructured.Unstructured, error) {
 	notes := o.GetAnnotations()
 	notes[noteSpec] = hash(string(text))
 	o.SetAnnotations(notes)
-	return o, err
+	return o, errors.Join(err, setDeadline(o, spec.Deadline))
+}
+
+// setDeadline has the cluster delete a Sandbox, should its keeper not have ended it by then; at the zero
+// time: not.
+func setDeadline(o *unstructured.Unstructured, at time.Time) error {
+	spec, _, err := unstructured.NestedMap(o.Object, "spec")
+	if err != nil {
+		return err
+	}
+	delete(spec, "shutdownTime")
+	delete(spec, "shutdownPolicy")
+	if !at.IsZero() {
+		spec["shutdownTime"], spec["shutdownPolicy"] = at.Add(deadlineMargin).UTC().Format(time.RFC3339), "Delete"
+	}
+	return unstructured.SetNestedMap(o.Object, spec, "spec")
 }
 
 func texts(m map[string]string) map[string]any {

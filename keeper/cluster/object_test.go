@@ -3,6 +3,7 @@ package cluster
 import (
 	"encoding/json"
 	"testing"
+	"time"
 
 	"wolffia/internal/test/launchtest"
 	"wolffia/runtime"
@@ -30,6 +31,8 @@ func TestObject(t *testing.T) {
 		"limits": func(s *launch.Spec) {
 			s.Config.Resources = runtime.Resources{Memory: 512 << 20, CPUs: 1.5}
 			s.Config.Kubernetes.RuntimeClass = "gvisor"
+			s.Config.TTL = time.Hour
+			s.Deadline = time.UnixMilli(s.CreatedAt).Add(s.Config.TTL)
 		},
 		"filtered": func(s *launch.Spec) { s.Network = runtime.NetworkFiltered },
 	} {

@@ -138,7 +138,8 @@ func (c *Cluster) hasEnded(ctx context.Context) (ended bool, why error) {
 	pod, err := c.pods().Get(ctx, objectName(c.id), metav1.GetOptions{})
 	switch {
 	case kerrors.IsNotFound(err), err == nil && pod.GetUID() != c.pod:
-		return true, runtime.Errorf(runtime.ErrUnavailable, "pod %s/%s was deleted in the cluster at %s", c.namespace, objectName(c.id), c.config.Host)
+		return true, runtime.Errorf(runtime.ErrUnavailable, "pod %s/%s was deleted in the cluster at %s",
+			c.namespace, objectName(c.id), c.config.Host)
 	case err != nil:
 		return false, c.explain("look for the pod", err)
 	}

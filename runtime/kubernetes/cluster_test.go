@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"wolffia/internal/sys/rmtree"
 	"wolffia/internal/test/shimtest"
@@ -54,7 +56,7 @@ func files(t testing.TB) string {
 }
 
 // api makes a request as the administrator of a cluster of scripts/kube, with an object as JSON.
-func api(t testing.TB, method, path, object string) {
+func api(t testing.TB, method, path, object string) (answered string) {
 	t.Helper()
 	pki := filepath.Join(files(t), "pki")
 	pair, err := tls.LoadX509KeyPair(filepath.Join(pki, "admin.crt"), filepath.Join(pki, "admin.key"))
@@ -76,14 +78,19 @@ func api(t testing.TB, method, path, object string) {
 		t.Fatal(err)
 	}
 	req.Header.Set("Content-Type", "application/json")
+	if method == http.MethodPatch {
+		req.Header.Set("Content-Type", "application/merge-patch+json")
+	}
 	answer, err := client.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer answer.Body.Close()
-	if text, err := io.ReadAll(answer.Body); err != nil || answer.StatusCode >= http.StatusBadRequest {
+	text, err := io.ReadAll(answer.Body)
+	if err != nil || answer.StatusCode >= http.StatusBadRequest {
 		t.Fatalf("%s %s: %s, %s, %v", method, path, answer.Status, text, err)
 	}
+	return string(text)
 }
 
 // fresh is a runtime over an empty state directory. In the end that must be empty, as must be the
@@ -268,6 +275,52 @@ func TestOwner(t *testing.T) {
 		t.Errorf("another state directory's: %+v, %v", lost, err)
 	}
 	destroy(t, again, id)
+}
+
+// The cluster deletes a sandbox with a time to live whose processes on the host are gone.
+func TestDeadline(t *testing.T) {
+	need(t)
+	testenv.Root(t)
+	rt := fresh(t)
+	id := start(t, rt, &runtime.SandboxConfig{TTL: time.Hour})
+	const objects = "/apis/agents.x-k8s.io/v1alpha1/namespaces/default/sandboxes"
+	spec := func() (s struct{ ShutdownTime, ShutdownPolicy string }) {
+		o := struct{ Spec any }{&s}
+		if err := json.Unmarshal([]byte(api(t, http.MethodGet, objects+"/wolffia-"+id, "")), &o); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	ends := func(of time.Duration) bool {
+		at, err := time.Parse(time.RFC3339, spec().ShutdownTime)
+		return err == nil && time.Until(at)-of > 4*time.Minute && time.Until(at)-of < 6*time.Minute
+	}
+	if s := spec(); !ends(time.Hour) || s.ShutdownPolicy != "Delete" {
+		t.Errorf("created with %+v", s)
+	}
+	for _, ttl := range []time.Duration{3 * time.Hour, 0} {
+		if _, err := rt.Renew(t.Context(), id, ttl); err != nil {
+			t.Fatal(err)
+		}
+		wait.Until(t, "the new time in the cluster", func() bool { return ttl == 0 && spec().ShutdownTime == "" || ttl > 0 && ends(ttl) })
+	}
+	shimtest.Kill(t, rt.State, id)
+	dies(t, rt, id)
+	if _, err := rt.Renew(t.Context(), id, 2*time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if err := rt.Start(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	if !ends(2 * time.Hour) {
+		t.Errorf("attached with %+v", spec())
+	}
+	shimtest.Kill(t, rt.State, id)
+	api(t, http.MethodPatch, objects+"/wolffia-"+id, `{"spec":{"shutdownTime":"`+time.Now().UTC().Add(2*time.Second).Format(time.RFC3339)+`"}}`)
+	wait.Until(t, "the cluster has deleted it", func() bool {
+		return !strings.Contains(api(t, http.MethodGet, objects, ""), id) && !strings.Contains(api(t, http.MethodGet, "/api/v1/namespaces/default/pods", ""), id)
+	})
+	destroy(t, rt, id)
 }
 
 // What a cluster does not do is said in its words.

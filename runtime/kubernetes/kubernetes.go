@@ -170,6 +170,6 @@ func (Launcher) Launch(spec *launch.Spec) (*launch.Instance, error) {
 				return nil, io.EOF
 			}
 		},
-		Pause: spec.Attached.Pause, Resume: spec.Attached.Resume,
+		Pause: spec.Attached.Pause, Resume: spec.Attached.Resume, Renew: spec.Attached.Renew,
 	}, nil
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"wolffia/runtime"
 )
@@ -78,6 +79,8 @@ type Spec struct {
 	Program   string
 	Config    *runtime.SandboxConfig
 	CreatedAt int64 // ms since 1970
+	// Deadline is when the time to live ends, for an engine elsewhere; zero: never.
+	Deadline time.Time
 	// Attached is set if PID 1 runs in an engine already.
 	Attached *Attached
 	// Barrier is a start barrier: the program that the launcher starts must not run
@@ -154,6 +157,8 @@ type Attached struct {
 	Kill   func() error // asks the keeper to end the sandbox
 	// Pause and Resume are as in Instance, by the engine.
 	Pause, Resume func() error
+	// Renew tells the keeper another Spec.Deadline.
+	Renew func(deadline time.Time) error
 	// Again gets connections to the same PID 1, each in place of the one before, which broke; the
 	// launcher closes them. It is closed when there will be none.
 	Again <-chan *os.File
@@ -241,6 +246,8 @@ type Instance struct {
 	// Pause stops all processes, PID 1 among them, and returns when they stand still; after an error
 	// they run on. Resume has them run on. nil: the shim does it by the control group.
 	Pause, Resume func() error
+	// Renew is told each other Spec.Deadline; nil: the backend has no use for it.
+	Renew func(deadline time.Time) error
 	// Again waits for another stream to the same PID 1, after the end of the one before; an error says
 	// that there will be none, as after Kill. nil: the end of Stream is PID 1's.
 	Again func() (io.ReadWriteCloser, error)

@@ -94,6 +94,14 @@ type Params struct {
 	Lost bool `json:"lost,omitempty"`
 }
 
+// Deadline returns when Lifetime ends; the zero Time: never.
+func (p *Params) Deadline() time.Time {
+	if p.Lifetime == nil {
+		return time.Time{}
+	}
+	return p.Lifetime.Deadline(statedir.Now())
+}
+
 // TreeParams are what a tree server is started with: no more of the sandbox's configuration than
 // it uses. So it does not get the environment, which may have secrets. And it starts sooner: for
 // Params encoding/json would make tables of all types in them, which takes a third of a

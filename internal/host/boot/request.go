@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"hash/fnv"
 	"strconv"
+	"time"
 
 	"wolffia/internal/host/statedir"
 	"wolffia/internal/host/staticfs"
@@ -96,9 +97,11 @@ type Reply struct {
 }
 
 // A KeeperRequest is a packet of the shim's to the keeper, after PID 1 has started: OpPause or OpResume,
-// which the keeper answers with a Report of that Step; without an operation it ends the sandbox.
+// which the keeper answers with a Report of that Step, or OpRenew, which it does not; without an operation
+// it ends the sandbox.
 type KeeperRequest struct {
-	Op string `json:"op,omitempty"`
+	Op       string    `json:"op,omitempty"`
+	Deadline time.Time `json:"deadline,omitzero"` // launch.Spec.Deadline, of OpRenew
 }
 
 // TreeStats are figures of a tree server.

@@ -39,7 +39,7 @@ var (
 		"cmd/wolffia/internal/serving":      2300,
 		"service/server":                    2440,
 		"session":                           6293,
-		"shim":                              5075,
+		"shim":                              5270,
 	}
 	// maxFiles are files without tests, in packages that have more than defaultFiles. Most files of
 	// fusefs need each other: a request needs its node's name, level, halves and git directory at
@@ -51,7 +51,7 @@ const (
 	defaultFiles = 40
 	defaultLines = 2000
 	maxMethods   = 61     // methods of a type
-	maxProduct   = 165800 // lines of Go of the product
+	maxProduct   = 166170 // lines of Go of the product
 	maxColumns   = 120
 	maxWide      = 1720 // lines with more
 )

@@ -15,7 +15,7 @@ const generated = -1
 // maxWords are the words that a page may have, as wc -w counts them, without the tables and the
 // transcripts that are written by tests. A page without a row fails the test: lower the row when the page gets shorter.
 var maxWords = map[string]int{
-	"ARCHITECTURE.md":                      1479,
+	"ARCHITECTURE.md":                      1485,
 	"CONTRIBUTING.md":                      1585,
 	"README.md":                            977,
 	"SCOPE.md":                             451,
@@ -53,7 +53,7 @@ var maxWords = map[string]int{
 	"docs/decisions/README.md":             200,
 	"docs/e2b.md":                          890,
 	"docs/docker.md":                       475,
-	"docs/kubernetes.md":                   440,
+	"docs/kubernetes.md":                   592,
 	"docs/faq.md":                          1093,
 	"docs/filesystem.md":                   782,
 	"docs/getting-started.md":              840,
@@ -98,7 +98,7 @@ var maxWords = map[string]int{
 }
 
 // maxDocuments is how many words all pages may have together.
-const maxDocuments = 49500
+const maxDocuments = 49680
 
 // written are the parts of a page that tests write: see packages doctable and transcript.
 var written = regexp.MustCompile("(?ms)^<!-- \\w+: [^\n]* -->\n.*?^<!-- end of \\w+ -->$|^```console\n.*?^```$")
