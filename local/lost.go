@@ -23,7 +23,7 @@ import (
 func (s *engines) Lost(ctx context.Context) ([]*runtime.Sandbox, error) {
 	var all []*runtime.Sandbox
 	var errs []error
-	for _, e := range s.engines(s.backends[0].Place != launch.BesideShim) {
+	for _, e := range s.engines(s.backends[:1]) {
 		found, err := s.lostIn(ctx, e)
 		errs = append(errs, err)
 		for _, f := range found {
@@ -43,9 +43,9 @@ type engineAt struct {
 	address string                // URL
 }
 
-// engines returns those that sandboxes of the state directory are in and, with environment,
-// those that the caller's environment names.
-func (s *engines) engines(environment bool) []engineAt {
+// engines returns those that sandboxes of the state directory are in, and those that the caller's
+// environment names for these backends.
+func (s *engines) engines(backends []launch.Backend) []engineAt {
 	all := map[string]engineAt{}
 	add := func(b *launch.Backend, c runtime.SandboxConfig) {
 		if b != nil && b.Place != launch.BesideShim && b.Complete(&c) == nil {
@@ -56,10 +56,8 @@ func (s *engines) engines(environment bool) []engineAt {
 	if s.engineBackend() == nil {
 		return nil
 	}
-	for i := range s.backends {
-		if environment {
-			add(&s.backends[i], runtime.SandboxConfig{})
-		}
+	for i := range backends {
+		add(&backends[i], runtime.SandboxConfig{})
 	}
 	ids, _ := s.dir.IDs() // List returns the error
 	for _, id := range ids {
@@ -104,7 +102,7 @@ func (s *engines) lostIn(ctx context.Context, e engineAt) ([]boot.Found, error) 
 // gone, and reports whether there was anything. An engine that does not answer counts as
 // one without: usually it has never been used.
 func (s *engines) destroyLost(ctx context.Context, id string) (bool, error) {
-	for _, e := range s.engines(true) {
+	for _, e := range s.engines(s.backends) {
 		if path, local := strings.CutPrefix(e.address, "unix://"); local {
 			if _, err := os.Stat(path); err != nil {
 				continue
