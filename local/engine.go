@@ -57,7 +57,7 @@ func (s *engines) runEngine(ctx context.Context, backend *launch.Backend, what s
 	files := []*os.File{1: in, boot.FDBoot: bootFile}
 	c, err := child.Start(&child.Command{ // by its descriptor, the last one, as in spawn
 		Path: "/proc/self/fd/" + strconv.Itoa(len(files)), Args: []string{backend.Keeper, what, b.Subject()},
-		Env:   boot.Environ(),
+		Env:   keeperEnviron(backend.Place == launch.Elsewhere),
 		Files: append(files, program.File),
 		Attr:  &syscall.SysProcAttr{Setpgid: true}, // a ^C at the terminal is for this process
 	})
@@ -95,6 +95,16 @@ func (s *engines) runEngine(ctx context.Context, backend *launch.Backend, what s
 		return nil, runtime.Errorf(runtime.ErrUnavailable, "%s ended without an answer", backend.Keeper)
 	}
 	return last, nil
+}
+
+// keeperEnviron returns the environment of an engine's program. That of a cluster has the caller's,
+// as kubectl has it: a cluster's configuration can name programs that get its credentials, in a pod
+// the environment has the API server's address, and a proxy may be on the way.
+func keeperEnviron(elsewhere bool) []string {
+	if elsewhere {
+		return os.Environ()
+	}
+	return boot.Environ()
 }
 
 // clean removes the control group of a sandbox, and what its keeper has left in the engine

@@ -181,8 +181,7 @@ func (p *plan) launch(rec *statedir.Record, d *descriptors, undo *cleanup.Stack)
 	l.process, l.unknown = statedir.ProcessOf(l.shim.PID())
 	step.Reached("start: shim started")
 	if p.keeper != "" {
-		args := []string{p.keeper, "keep", p.shim.Tag}
-		if keeper, err = spawn(d.keeperProgram, d.log, args, new(syscall.SysProcAttr), &p.shim, d.keeper); err != nil {
+		if keeper, err = p.spawnKeeper(d); err != nil {
 			return nil, runtime.Errorf(runtime.ErrUnavailable, "start the keeper: %w", err)
 		}
 	}
@@ -253,14 +252,31 @@ func spawning(program, log *os.File, args []string, attr *syscall.SysProcAttr, p
 	}
 }
 
-// spawnShim is spawn for the shim, which is in a user and a mount namespace of its own. They are
-// made without a copy of this process's memory, where that can be: by package userns.
+// spawnKeeper is spawn for the keeper.
+func (p *plan) spawnKeeper(d *descriptors) (*child.Child, error) {
+	params, err := p.shim.File()
+	if err != nil {
+		return nil, err
+	}
+	defer params.Close()
+	c := spawning(d.keeperProgram, d.log, []string{p.keeper, "keep", p.shim.Tag}, new(syscall.SysProcAttr), params, d.keeper)
+	c.Env = keeperEnviron(p.elsewhere)
+	return child.Start(c)
+}
+
+// spawnShim is spawn for the shim, which is in a user and a mount namespace of its own, unless
+// PID 1 runs elsewhere. They are made without a copy of this process's memory, where that can be:
+// by package userns.
 func (p *plan) spawnShim(d *descriptors, args []string) (*child.Child, error) {
 	params, err := p.shim.File()
 	if err != nil {
 		return nil, err
 	}
 	defer params.Close()
+	if p.elsewhere {
+		attr := &syscall.SysProcAttr{Credential: dropped(p.config)}
+		return child.Start(spawning(d.shimProgram, d.log, args, attr, params, d.shim))
+	}
 	if p.config.Root {
 		ids, err := defaults.IDsOf(p.config)
 		if err != nil {

@@ -285,6 +285,9 @@ type plan struct {
 	tree   *boot.TreeParams // nil: the sandbox has no tree server
 	system *boot.TreeParams // what serves /usr for root inside over the host's system; nil: nothing
 	keeper string           // name of its program; empty: no engine, and so no keeper
+	// elsewhere says that PID 1 runs on another machine: the shim mounts nothing, and has no
+	// namespaces.
+	elsewhere bool
 	// backend is the path of the program that the shim's launcher gets; empty: none.
 	backend string
 	limits  *limiting // nil: none
@@ -300,7 +303,7 @@ func (s *starter) plan(rec *statedir.Record, c *statedir.Config, life *statedir.
 		return nil, err
 	}
 	backend := s.backend(c.Runtime)
-	p := &plan{config: c, limits: limits, shim: boot.Params{
+	p := &plan{config: c, limits: limits, elsewhere: backend.Place == launch.Elsewhere, shim: boot.Params{
 		ID: rec.ID(), Tag: tag, Run: rec.Run(), Mnt: rec.Mnt(), Config: *c, Guest: use.guest,
 		CopyGuest: (c.DroppedUID != 0 || use.guest == "") && backend.Can.Has(launch.ShimMounts), Can: backend.Can,
 	}}
