@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -60,7 +61,7 @@ func Open(stateDir, id string, config *runtime.SandboxConfig) (*Cluster, error) 
 	var err error
 	if k.Config == "" {
 		c.config, err = rest.InClusterConfig()
-		c.namespace = cmp.Or(k.Namespace, podNamespace())
+		c.namespace = cmp.Or(k.Namespace, podNamespace(), "default")
 	} else {
 		loaded := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
 			&clientcmd.ClientConfigLoadingRules{ExplicitPath: k.Config}, &clientcmd.ConfigOverrides{CurrentContext: k.Context})
@@ -80,12 +81,9 @@ func Open(stateDir, id string, config *runtime.SandboxConfig) (*Cluster, error) 
 	return c, nil
 }
 
-// podNamespace returns the namespace of the pod that this process runs in.
+// podNamespace returns the namespace of the pod that this process runs in; empty: it does not.
 func podNamespace() string {
-	b, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-	if err != nil {
-		return "default"
-	}
+	b, _ := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 	return string(b)
 }
 
@@ -341,9 +339,16 @@ func (c *Cluster) Freeze(context.Context, bool) error {
 	return runtime.Errorf(runtime.ErrUnsupported, "a pod cannot be paused: use wolffia stop")
 }
 
-// Scan implements [wolffia/keeper.Engine].
+// Scan implements [wolffia/keeper.Engine]. It asks for what it reads only, labels and annotations, and
+// has the API server answer from its memory: some of them read all Sandboxes of the namespace from etcd
+// else, 16 seconds for 10,000.
 func (c *Cluster) Scan(ctx context.Context) ([]boot.Found, error) {
-	list, err := c.sandboxes().List(ctx, metav1.ListOptions{LabelSelector: labelPlace + "=" + c.place.hash()})
+	client, err := metadata.NewForConfig(c.config)
+	if err != nil {
+		return nil, c.explain("list the Sandboxes", err)
+	}
+	list, err := client.Resource(sandboxes).Namespace(c.namespace).List(ctx,
+		metav1.ListOptions{LabelSelector: labelPlace + "=" + c.place.hash(), ResourceVersion: "0"})
 	if err != nil {
 		return nil, c.explain("list the Sandboxes", err)
 	}

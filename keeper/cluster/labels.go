@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base32"
 	"encoding/json"
@@ -9,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"wolffia/internal/host/boot"
 	"wolffia/runtime"
@@ -40,18 +41,20 @@ const maxNotes = 64 << 10
 
 // A place is a state directory of a machine. Several machines may share a cluster.
 type place struct {
-	machine  string // /etc/machine-id, else the name of the host
+	machine  string // /etc/machine-id, else the name of the host; of a pod its namespace and name
 	stateDir string
 	uid      int // the owner
 }
 
-func here(stateDir string) place {
-	id, err := os.ReadFile("/etc/machine-id")
-	machine := strings.TrimSpace(string(id))
-	if err != nil || machine == "" {
-		machine, _ = os.Hostname()
+func here(stateDir string) place { return place{machine(), stateDir, os.Geteuid()} }
+
+func machine() string {
+	host, _ := os.Hostname()
+	if namespace := podNamespace(); namespace != "" {
+		return namespace + "/" + host // an image's machine-id is that of all its pods
 	}
-	return place{machine, stateDir, os.Geteuid()}
+	id, _ := os.ReadFile("/etc/machine-id")
+	return cmp.Or(strings.TrimSpace(string(id)), host)
 }
 
 // hash returns a text as the value of a label.
@@ -94,7 +97,7 @@ func annotations(spec *launch.Spec, of place) map[string]string {
 
 // has reports whether an object belongs to the place, and returns its sandbox's id. Who can write
 // Sandboxes of the namespace can forge that.
-func (of place) has(o *unstructured.Unstructured) (id string, ok bool) {
+func (of place) has(o metav1.Object) (id string, ok bool) {
 	notes := o.GetAnnotations()
 	id = o.GetLabels()[labelID]
 	return id, runtime.IsID(id) && o.GetName() == objectName(id) && o.GetLabels()[labelPlace] == of.hash() &&
@@ -103,7 +106,7 @@ func (of place) has(o *unstructured.Unstructured) (id string, ok bool) {
 
 // found reads the labels and annotations of an object. If it is not the place's, or they are not
 // valid, ok is false.
-func found(o *unstructured.Unstructured, of place) (f boot.Found, ok bool) {
+func found(o metav1.Object, of place) (f boot.Found, ok bool) {
 	notes := o.GetAnnotations()
 	size := 0
 	for _, v := range notes {
