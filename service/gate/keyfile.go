@@ -10,13 +10,16 @@ import (
 
 // exposed says why a key file is not taken; empty: it is a regular file that root or the user uid
 // has written, and no other user can read. Either its mode says so, or, as of a credential that
-// systemd gives to a service, its access control list.
+// systemd gives to a service, its access control list. A file of root's may be for the group with the
+// user's number, too: Kubernetes mounts a secret so.
 func exposed(st *unix.Stat_t, list []byte, uid int) string {
 	own := int(st.Uid) == uid
 	switch {
 	case st.Mode&unix.S_IFMT != unix.S_IFREG:
 		return "not a regular file"
-	case own && st.Mode&0o077 == 0, (own || st.Uid == 0) && st.Mode&0o037 == 0 && onlyFor(list, uid):
+	case own && st.Mode&0o077 == 0,
+		!own && st.Uid == 0 && int(st.Gid) == uid && st.Mode&0o037 == 0 && list == nil,
+		(own || st.Uid == 0) && st.Mode&0o037 == 0 && onlyFor(list, uid):
 		return ""
 	case !own:
 		return fmt.Sprintf("the file belongs to uid %d: use a file of your own, or LoadCredential= of systemd", st.Uid)
@@ -33,15 +36,17 @@ const (
 	userObject, namedUser, groupObject, mask, others = 0x01, 0x02, 0x04, 0x10, 0x20
 )
 
-// accessList returns the access control list of a file; nil: it has none, or one that is too long
-// for a file of one user.
+// accessList returns the access control list of a file; nil: it has none; empty: it has one that
+// cannot be read, or is too long for a file of one user.
 func accessList(f *os.File) []byte {
 	buf := make([]byte, 128)
-	n, err := unix.Fgetxattr(int(f.Fd()), listName, buf)
-	if err != nil {
+	switch n, err := unix.Fgetxattr(int(f.Fd()), listName, buf); err {
+	case nil:
+		return buf[:n]
+	case unix.ENODATA, unix.EOPNOTSUPP:
 		return nil
 	}
-	return buf[:n]
+	return []byte{}
 }
 
 // onlyFor reports whether a list lets the user uid read the file, and no other user but the file's owner

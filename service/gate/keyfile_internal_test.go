@@ -71,6 +71,29 @@ func TestExposed(t *testing.T) {
 	}
 }
 
+// A secret of Kubernetes is root's, and for the group with the user's number.
+func TestExposedToGroup(t *testing.T) {
+	for _, c := range []struct {
+		owner, group, mode uint32
+		list               []byte
+		taken              bool
+	}{
+		{0, 1000, 0o440, nil, true},
+		{0, 1000, 0o400, nil, true},
+		{0, 1001, 0o440, nil, false},
+		{0, 1000, 0o444, nil, false},
+		{0, 1000, 0o460, nil, false},
+		{0, 1000, 0o440, []byte{}, false}, // it has a list that cannot be read
+		{1001, 1000, 0o440, nil, false},
+		{1000, 1000, 0o440, nil, false}, // who has written it can chmod it
+	} {
+		st := unix.Stat_t{Uid: c.owner, Gid: c.group, Mode: unix.S_IFREG | c.mode}
+		if problem := exposed(&st, c.list, 1000); (problem == "") != c.taken {
+			t.Errorf("%+v: got %q", c, problem)
+		}
+	}
+}
+
 // The kernel's list is read as it is written here.
 func TestReadKeysOfCredential(t *testing.T) {
 	for uid, taken := range map[int]bool{os.Geteuid(): true, os.Geteuid() + 1: false} {
