@@ -259,7 +259,8 @@ func (p *plan) spawnKeeper(d *descriptors) (*child.Child, error) {
 		return nil, err
 	}
 	defer params.Close()
-	c := spawning(d.keeperProgram, d.log, []string{p.keeper, "keep", p.shim.Tag}, new(syscall.SysProcAttr), params, d.keeper)
+	args := []string{p.keeper, "keep", p.shim.Tag}
+	c := spawning(d.keeperProgram, d.log, args, new(syscall.SysProcAttr), params, d.keeper)
 	c.Env = keeperEnviron(p.elsewhere)
 	return child.Start(c)
 }

@@ -289,7 +289,7 @@ func outline(rec *statedir.Record, c *statedir.Config) *runtime.Sandbox {
 	return &runtime.Sandbox{
 		ID: rec.ID(), Name: c.Name, Runtime: c.Runtime,
 		Labels: maps.Clone(c.Labels), CreatedAt: time.UnixMilli(c.CreatedAt),
-		CodebaseID: c.CodebaseID, CodebasePath: c.CodebasePath, Filter: defaults.FilterOf(c), CopyOnWrite: c.CopyOnWrite, Image: c.Image, MountPoint: c.MountPointOrDefault(),
+		CodebaseID: c.CodebaseID, CodebasePath: c.CodebasePath, Filter: defaults.FilterOf(c), CopyOnWrite: c.CopyOnWrite, Elsewhere: c.Kubernetes != nil, Image: c.Image, MountPoint: c.MountPointOrDefault(),
 		Network: defaults.NetworkOf(c), UID: c.UID, GID: c.GID, Root: c.Root, RunAs: userOf(c.RunAs),
 		User: c.User, Home: cmp.Or(c.Env["HOME"], rootfs.Home(c)), Resources: c.Resources,
 	}

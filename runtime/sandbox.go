@@ -318,6 +318,7 @@ type Sandbox struct {
 	CodebasePath string // resolved
 	Filter       Filter // empty: no codebase
 	CopyOnWrite  bool
+	Elsewhere    bool   // on another machine, where PID 1 may outlive its processes here: Start connects again
 	Image        string // empty: the host's system, or a directory
 	MountPoint   string
 	Network      Network

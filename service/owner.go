@@ -66,7 +66,8 @@ func (own Owned) CreateSandbox(ctx context.Context, o registry.Owner, more *Para
 // EnsureSandbox returns the owner's own sandbox, and created = true if it had to create
 // it: the owner had none, or it did not answer and was replaced. One with a copied codebase is
 // not replaced, since its changes would be lost: it is started anew, and is [runtime.ErrUnavailable] if
-// it does not answer then. A paused one is resumed. Nothing is replaced while the service lacks
+// it does not answer then. One elsewhere is started before it is replaced: PID 1 may have outlived its
+// processes here. A paused one is resumed. Nothing is replaced while the service lacks
 // descriptors or memory: see [runtime.Exhausted]. more may be nil. Its GitConfig is also configured in a sandbox that existed. If that has not
 // all the settings that more sets, also after a restart of the service, the error is of class [runtime.ErrConflict].
 func (own Owned) EnsureSandbox(ctx context.Context, o registry.Owner, more *Params) (m registry.Metadata, created bool, err error) {
@@ -103,19 +104,21 @@ func (own Owned) EnsureSandbox(ctx context.Context, o registry.Owner, more *Para
 		return registry.Metadata{}, false, unhealthy
 	case runtime.Exhausted(err), unhealthy == nil && err != nil:
 		return registry.Metadata{}, false, err
+	case unhealthy != nil && err == nil && b.Elsewhere && b.State.Runs(): // the network may be back in a moment
+		return registry.Metadata{}, false, unhealthy
 	}
-	if more != nil && (unhealthy == nil || copied) { // else it is replaced
+	revivable := copied || err == nil && b.Elsewhere
+	if more != nil && (unhealthy == nil || revivable) { // else it is replaced
 		if err := differs(b, more); err != nil {
 			return registry.Metadata{}, false, err
 		}
 	}
-	switch {
-	case unhealthy != nil && copied:
-		if unhealthy = own.revive(ctx, m.SandboxID, unhealthy); unhealthy != nil {
+	if unhealthy != nil && revivable {
+		if unhealthy = own.revive(ctx, m.SandboxID, unhealthy); unhealthy != nil && copied {
 			return registry.Metadata{}, false, unhealthy
 		}
-		fallthrough
-	case unhealthy == nil:
+	}
+	if unhealthy == nil {
 		if more != nil && more.GitConfig != nil {
 			if err := configureGit(ctx, own.s.rt, m.SandboxID, more.GitConfig); err != nil {
 				return m, false, err
@@ -135,7 +138,7 @@ func (own Owned) EnsureSandbox(ctx context.Context, o registry.Owner, more *Para
 
 // revive starts a sandbox anew that does not answer.
 func (own Owned) revive(ctx context.Context, id string, unhealthy error) error {
-	own.s.log.Warn("a sandbox does not answer and is started anew: it has changes of its own", "sandboxId", id, "error", unhealthy)
+	own.s.log.Warn("a sandbox does not answer and is started anew", "sandboxId", id, "error", unhealthy)
 	err := restart(ctx, own.s.rt, id)
 	if err == nil {
 		ctx, cancel := context.WithTimeout(ctx, own.s.options().ProbeLimit)

@@ -236,6 +236,38 @@ func TestEnsureWithoutDescriptors(t *testing.T) {
 	w.OK(s.Owned().DestroySandbox(w.Ctx, zoe, m.SandboxID))
 }
 
+// away is a runtime of sandboxes whose PID 1 may outlive its processes here.
+type away struct{ *lacking }
+
+func (a away) Get(ctx context.Context, sandboxID string) (*runtime.Sandbox, error) {
+	b, err := a.lacking.Get(ctx, sandboxID)
+	if err == nil {
+		b.Elsewhere = true
+	}
+	return b, err
+}
+
+// A sandbox elsewhere is started when its processes here are gone, and left alone while they wait
+// for the network.
+func TestEnsureStartsWhatIsElsewhere(t *testing.T) {
+	w := newWorld(t)
+	d := &lacking{Runtime: w.rt}
+	s, _ := w.service(w.driverOver(away{d}))
+	m, _, err := s.Owned().EnsureSandbox(w.Ctx, zoe, nil)
+	w.OK(err)
+	w.crash(m.SandboxID)
+	if again, made, err := s.Owned().EnsureSandbox(w.Ctx, zoe, nil); err != nil || made || again.SandboxID != m.SandboxID {
+		t.Errorf("it is dead: %+v, %v, %v", again, made, err)
+	}
+	d.probe = errors.New("no route")
+	if _, _, err := s.Owned().EnsureSandbox(w.Ctx, zoe, nil); !errors.Is(err, d.probe) {
+		t.Errorf("it does not answer: %v", err)
+	}
+	if there := w.boxes(); len(there) != 1 || there[0] != m.SandboxID {
+		t.Errorf("there are %v", there)
+	}
+}
+
 // After somebody has removed the owner's sandbox they can have another.
 func TestCreateAfterItIsGone(t *testing.T) {
 	w := newWorld(t)
