@@ -68,8 +68,9 @@ func (own Owned) CreateSandbox(ctx context.Context, o registry.Owner, more *Para
 // not replaced, since its changes would be lost: it is started anew, and is [runtime.ErrUnavailable] if
 // it does not answer then. One elsewhere is started before it is replaced: PID 1 may have outlived its
 // processes here. A paused one is resumed. Nothing is replaced while the service lacks
-// descriptors or memory: see [runtime.Exhausted]. more may be nil. Its GitConfig is also configured in a sandbox that existed. If that has not
-// all the settings that more sets, also after a restart of the service, the error is of class [runtime.ErrConflict].
+// descriptors or memory: see [runtime.Exhausted]. more may be nil. Its GitConfig is also configured
+// in a sandbox that existed. If that has not all the settings that more sets, also after a restart of
+// the service, the error is of class [runtime.ErrConflict].
 func (own Owned) EnsureSandbox(ctx context.Context, o registry.Owner, more *Params) (m registry.Metadata, created bool, err error) {
 	unlock, err := own.lock(ctx, o)
 	if err != nil {

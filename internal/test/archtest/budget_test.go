@@ -26,7 +26,7 @@ var (
 		"internal/host/statedir":            2997,
 		"internal/host/rootfs":              2830,
 		"internal/filecall":                 2130,
-		"local":                             6987,
+		"local":                             6988,
 		"image/store":                       2540,
 		"mcp":                               3300,
 		"perm":                              3745,
