@@ -128,7 +128,7 @@ func (s *settings) Answer(ctx context.Context, sandboxID string, a *runtime.Answ
 		return err
 	}
 	step.Reached("answer: rule added")
-	// An error is none of the caller's: the rule has answered it.
+	// no error of the caller's: the rule has answered it
 	_ = conn.Control(ctx, &boot.Request{Op: boot.OpAnswer, Answer: a}, new(boot.Reply))
 	return nil
 }

@@ -27,6 +27,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if path := os.Getenv(opensVariable); path != "" {
+		os.Exit(openSignalled(path))
+	}
 	m.Run()
 	testbin.Remove()
 }
