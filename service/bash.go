@@ -46,7 +46,7 @@ func (own Owned) bash(ctx context.Context, id string, cmd *runtime.Command) (*ru
 	begin := time.Now()
 	r, err := own.s.rt.Exec(ctx, id, inShell(cmd))
 	if r, err = inTime(cmd, r, err); err == nil {
-		own.s.options().Meter.Ran(true, time.Since(begin), r)
+		own.s.ran(ctx, id, nil, true, cmd.Command, time.Since(begin), r)
 	}
 	return r, err
 }
@@ -57,7 +57,7 @@ func (own Owned) bash(ctx context.Context, id string, cmd *runtime.Command) (*ru
 func (i *Inside) Bash(ctx context.Context, cmd *runtime.Command, stdout, stderr io.Writer) (*runtime.Result, error) {
 	r, err := ops.Run(ctx, i.service.rt, i.box.ID, inShell(cmd), ops.To(stdout), ops.To(stderr))
 	if err == nil {
-		i.service.options().Meter.Ran(true, r.Duration, r)
+		i.service.ran(ctx, i.box.ID, i.box.Sandbox, true, cmd.Command, r.Duration, r)
 	}
 	return inTime(cmd, r, err)
 }
@@ -67,7 +67,7 @@ func (i *Inside) Bash(ctx context.Context, cmd *runtime.Command, stdout, stderr 
 func (i *Inside) ExecTo(ctx context.Context, cmd *runtime.Command, stdout, stderr io.Writer) (*runtime.Result, error) {
 	r, err := ops.Run(ctx, i.service.rt, i.box.ID, cmd, ops.To(stdout), ops.To(stderr))
 	if err == nil {
-		i.service.options().Meter.Ran(false, r.Duration, r)
+		i.service.ran(ctx, i.box.ID, i.box.Sandbox, false, cmd.Command, r.Duration, r)
 	}
 	return inTime(cmd, r, err)
 }

@@ -243,7 +243,9 @@ func (i *Inside) Run(ctx context.Context, cmd *runtime.Command, started func()) 
 	id, begin := newCommandID(), time.Now()
 	c := &Command{ID: id, session: cmd.Session, of: i.service.used.of(i.box.ID), done: make(chan struct{})}
 	c.status = runtime.Job{ID: id, Command: beginning(text), StartedAt: time.Now()}
-	c.ran = func(r runtime.Result) { i.service.options().Meter.Ran(cmd.Session != "", time.Since(begin), &r) }
+	c.ran = func(r runtime.Result) {
+		i.service.ran(ctx, i.box.ID, i.box.Sandbox, cmd.Session != "", []string{beginning(text)}, time.Since(begin), &r)
+	}
 	var err error
 	if c.Process, err = i.service.rt.StartProcess(ctx, i.box.ID, &own); err != nil {
 		return nil, err
@@ -542,7 +544,7 @@ func (i *Inside) Exec(ctx context.Context, cmd *runtime.Command) (*runtime.Resul
 	begin := time.Now()
 	r, err := i.service.rt.Exec(ctx, i.box.ID, cmd)
 	if err == nil {
-		i.service.options().Meter.Ran(false, time.Since(begin), r)
+		i.service.ran(ctx, i.box.ID, i.box.Sandbox, false, cmd.Command, time.Since(begin), r)
 	}
 	return inTime(cmd, r, err)
 }

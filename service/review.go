@@ -136,6 +136,11 @@ func (r *Review) Discarded(ctx context.Context, changes int, paths []string) {
 	note(ctx, r.service, &Record{Kind: RecordDiscard, Sandbox: r.box.Sandbox, Changes: changes, Paths: paths})
 }
 
+// Exported notes that the caller has made branches of the host, each as NAME COMMIT, of commits.
+func (r *Review) Exported(ctx context.Context, branches []string) {
+	note(ctx, r.service, &Record{Kind: RecordExport, Sandbox: r.box.Sandbox, Changes: len(branches), Paths: branches})
+}
+
 // Snapshots is [runtime.Workspace].Snapshots.
 func (r *Review) Snapshots(ctx context.Context) ([]runtime.Snapshot, error) {
 	return r.rt.Snapshots(ctx, r.box.ID)

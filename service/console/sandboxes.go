@@ -33,8 +33,7 @@ type box struct {
 	// known, as while no page looks.
 	Denied  *int    `json:"denied"`
 	Refused *int    `json:"refused"`
-	Changes *int    `json:"changes"` // nil: not known
-	Now     *sample `json:"now"`     // nil: it does not run, or there is no sample yet
+	Now     *sample `json:"now"` // nil: it does not run, or there is no sample yet
 }
 
 // limits are those of a sandbox; 0: none.

@@ -124,6 +124,17 @@ func exportCommits(h *Handler, c *call, q *exportRequest) (any, error) {
 	if !q.DryRun && !h.watch.AppliesChanges() {
 		return nil, runtime.Errorf(runtime.ErrDenied, "this service does not change the host's directory for its callers: start it with --allow-apply")
 	}
+	v, err := h.review(c)
+	if err != nil {
+		return nil, err
+	}
 	made, err := of.Export(c.Context(), c.id, q.Dir, q.Branch, q.DryRun)
+	if len(made) > 0 && !q.DryRun {
+		var names []string
+		for _, b := range made {
+			names = append(names, b.Name+" "+b.At)
+		}
+		v.Exported(c.Context(), names)
+	}
 	return map[string]any{"branches": append([]Branch{}, made...)}, err
 }

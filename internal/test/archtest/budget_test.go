@@ -33,9 +33,9 @@ var (
 		"policy":                            2100,
 		"runtime":                           2456,
 		"cmd/wolffia/internal/sandboxflags": 2050,
-		"service":                           4800,
+		"service":                           4830,
 		"service/opensandbox":               3410,
-		"service/console":                   2700, // an API of forty calls
+		"service/console":                   2702, // an API of forty calls
 		"cmd/wolffia/internal/serving":      2300,
 		"service/server":                    2440,
 		"session":                           6293,

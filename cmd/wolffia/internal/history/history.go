@@ -32,6 +32,7 @@ const (
 	KindAnswer  = "answer"  // a question was answered
 	KindApply   = "apply"   // changes of a sandbox were made on the host
 	KindDiscard = "discard" // changes of a sandbox were taken back
+	KindExport  = "export"  // commits of a sandbox were made branches of the host
 )
 
 // An Entry is what was done once. Add sets Seq, Prev and Torn.
@@ -49,7 +50,7 @@ type Entry struct {
 	Who      string        `json:"who,omitempty"`      // has done it, such as "console"; empty: the command line
 
 	// Answer and Question are of KindAnswer. Changes counts those of KindApply and KindDiscard, and
-	// Paths has the first of their paths.
+	// Paths has the first of their paths; of KindExport they are branches, each as NAME COMMIT.
 	Question *runtime.Question `json:"question,omitempty"`
 	Answer   *runtime.Answer   `json:"answer,omitempty"`
 	Changes  int               `json:"changes,omitempty"`

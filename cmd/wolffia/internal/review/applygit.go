@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"wolffia/cmd/wolffia/internal/console"
+	"wolffia/cmd/wolffia/internal/history"
 	"wolffia/fusefs/cow"
 	"wolffia/internal/git/gitsync"
 	"wolffia/runtime"
@@ -61,7 +62,15 @@ func (rv *Reviewer) exportGit(
 			return nil, nil
 		}
 	}
-	return rv.rt.ExportGit(ctx, s.ID, dir, branch, dry)
+	made, err := rv.rt.ExportGit(ctx, s.ID, dir, branch, dry)
+	if !dry {
+		var names []string
+		for _, b := range made {
+			names = append(names, b.Name+" "+b.At)
+		}
+		rv.record(history.KindExport, s, len(made), names)
+	}
+	return made, err
 }
 
 // gitDirs returns the directories whose repositories changes are about, "" for the top.

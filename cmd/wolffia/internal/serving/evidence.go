@@ -23,6 +23,10 @@ func recorder(state, who string, log *slog.Logger) func(*service.Record) {
 		e := history.Entry{
 			Kind: r.Kind, Time: time.Now(), Codebase: r.Sandbox.CodebasePath, Sandbox: r.Sandbox.ID, Who: who,
 			Question: r.Question, Answer: r.Answer, Changes: r.Changes, Paths: r.Paths,
+			Command: r.Command, ExitCode: r.ExitCode, Duration: r.Duration,
+		}
+		if r.Kind == service.RecordCommand {
+			e.Kind = history.KindCommand
 		}
 		if r.Key != "" {
 			e.Who += ", key " + r.Key

@@ -81,6 +81,12 @@ func TestEvidence(t *testing.T) {
 	if e := list[0]; e.Who != "console, key k" || e.Changes != 2 || e.Codebase != "/src" {
 		t.Errorf("the record is %+v", e)
 	}
+	recorder(state, "serve", slog.New(slog.DiscardHandler))(&service.Record{
+		Kind: service.RecordCommand, Sandbox: &runtime.Sandbox{ID: "box2"}, Key: "ci", Command: []string{"make"}, ExitCode: 2, Duration: time.Second,
+	})
+	if list, _ := find(page.EvidenceQuery{Kind: "command", Sandbox: "box2", Limit: 1}); len(list) != 1 || list[0].Who != "serve, key ci" || list[0].ExitCode != 2 || list[0].DurationMS != 1000 {
+		t.Errorf("the command of a caller is %+v", list)
+	}
 	if r, err := v.Verify(t.Context()); err != nil || !r.(*history.Report).OK {
 		t.Errorf("the log: %+v, %v", r, err)
 	}

@@ -34,7 +34,6 @@ export interface Sandbox {
   running?: string[] | null;
   denied?: number | null;
   refused?: number | null;
-  changes?: number | null;
 }
 
 export interface Details extends Sandbox {

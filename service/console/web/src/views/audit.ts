@@ -24,7 +24,7 @@ function line(e: Evidence): HTMLElement {
     h("td", { "data-label": "Sandbox" }, bdi(nameOf(e.sandbox)), e.who && h("span", { class: "sub" }, "by ", bdi(e.who))),
     h("td", { class: "wide", "data-label": "What" }, e.command?.length ? mono(quoted(e.command)) : "",
       a && [h("span", { class: a.allow ? "good" : "bad" }, a.allow ? "yes" : "no", a.scope && a.scope !== "once" ? ", " + clean(a.scope, 20) : ""), " to ", mono(q?.program || "a program"), " for ", mono(a.target || q?.host || q?.path || "")],
-      e.changes ? [count(e.changes, "change"), ": ", mono((e.paths ?? []).slice(0, 8).join(", ")), (e.paths?.length ?? 0) > 8 ? "…" : ""] : "",
+      e.changes ? [e.kind === "export" ? "branches" : count(e.changes, "change"), ": ", mono((e.paths ?? []).slice(0, 8).join(", ")), (e.paths?.length ?? 0) > 8 ? "…" : ""] : "",
       (e.notes ?? []).map((n) => h("span", { class: "sub" }, bdi(n))), h("span", { class: "sub" }, bdi(e.dir || e.codebase || ""))),
     h("td", { "data-label": "Result" }, result.map((r, i) => [i ? " · " : "", r])),
     h("td", { class: "dim", "data-label": "Hash" }, h("span", { class: "mono", title: clean(e.hash, 100) }, clean(e.hash, 200).slice(0, 8))));
@@ -40,7 +40,7 @@ export const audit: View = (main) => {
   const q = input("search", { placeholder: "Command, path, answer" }), since = input("datetime-local"), until = input("datetime-local");
   const box = h("select", { onchange: () => void load() }, h("option", { value: "" }, "all"),
     [...state.sandboxes.values()].map((s) => h("option", { value: s.id }, clean(s.name || s.id, 60))));
-  const kind = h("select", { onchange: () => void load() }, h("option", { value: "" }, "all"), ["command", "answer", "apply", "discard"].map((k) => h("option", { value: k }, k)));
+  const kind = h("select", { onchange: () => void load() }, h("option", { value: "" }, "all"), ["command", "answer", "apply", "discard", "export"].map((k) => h("option", { value: k }, k)));
   const params = () => ({ q: q.value, since: since.value ? new Date(since.value).getTime() : "", until: until.value ? new Date(until.value).getTime() : "", sandbox: box.value, kind: kind.value });
   const time = h("div", { class: "timeline" }), body = h("tbody"), nothing = empty("Nothing matches."), state_ = h("p", { class: "verified", role: "status" });
   const more = button("Older entries", () => void load(true));

@@ -76,8 +76,7 @@ function row(s: Sandbox) {
     setText(ends, s.expiresAt ? "ends in " + span(s.expiresAt - Date.now()) : "");
     const d = (s.denied ?? 0) + (s.refused ?? 0);
     refused.show(d, d.toLocaleString("en") + " refused", to("s", s.id, "denied"));
-    const n = s.changes ?? 0;
-    changed.show(s.cow && s.changes === null ? 1 : n, s.changes === null ? "changes" : n.toLocaleString("en") + " changed", to("s", s.id, "changes"));
+    changed.show(s.cow ? 1 : 0, "changes", to("s", s.id, "changes"));
   };
   const samples = (s: Sandbox) => {
     const now = s.now, list = state.history.get(s.id) ?? [], limits = s.limits;

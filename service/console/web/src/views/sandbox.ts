@@ -40,7 +40,7 @@ const tabs: { name: string; text: string; tab: Tab; has?: (s: Sandbox) => boolea
   { name: "terminal", text: "Terminal", tab: terminal },
   { name: "jobs", text: "Jobs", tab: jobs },
   { name: "files", text: "Files", tab: files },
-  { name: "changes", text: "Changes", tab: changes, has: (s) => s.cow, count: (s) => s.changes ?? 0 },
+  { name: "changes", text: "Changes", tab: changes, has: (s) => s.cow },
   { name: "denied", text: "Refusals", tab: denied, count: (s) => (s.denied ?? 0) + (s.refused ?? 0) },
   { name: "rules", text: "Rules", tab: rules, has: () => can("rules") },
 ];
@@ -110,7 +110,7 @@ export const sandbox: View = (main, first) => {
     setText(about, "");
     fill(about, h("span", { class: "word", "data-state": s.state }, h("span", { class: "dot", "aria-hidden": "true" }), s.state), h("span", { class: "dim" },
       " · ", s.name ? [bdi(s.id), " · "] : "", s.owner ? [bdi(s.owner), " · "] : "", span(Date.now() - s.createdAt) + " old", s.reason ? [" · ", bdi(s.reason)] : ""));
-    const key = JSON.stringify([s.name, s.state, s.denied, s.refused, s.changes, s.cow, at.tab]);
+    const key = JSON.stringify([s.name, s.state, s.denied, s.refused, s.cow, at.tab]);
     if (key !== drawn) {
       drawn = key;
       fill(title, bdi(s.name || s.id));
