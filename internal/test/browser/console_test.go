@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"wolffia/internal/sys/proc"
 	"wolffia/internal/test/servetest"
 	"wolffia/local"
 	"wolffia/perm"
@@ -422,9 +423,9 @@ func TestManySandboxes(t *testing.T) {
 	t.Logf("the list was drawn %.0f ms after the page was asked for, the first of it after %.0f ms",
 		Eval[float64](p, "performance.getEntriesByName('listed')[0]?.startTime ?? 0"), Eval[float64](p, "performance.getEntriesByType('paint').at(-1)?.startTime ?? 0"))
 	before := p.Requests()
-	busy := p.busy()
-	p.Do("new Promise((done) => setTimeout(done, 2500))")
-	t.Logf("in 2.5 s at rest the page was busy for %v", p.busy()-busy)
+	busy, served := p.busy(), w.serverTicks()
+	p.Do("new Promise((done) => setTimeout(done, 5000))")
+	t.Logf("in 5 s at rest the page was busy for %v, and its server for %d ms", p.busy()-busy, 10*(w.serverTicks()-served))
 	if after := p.Requests(); len(after) != len(before) {
 		t.Errorf("a page at rest has asked for %q", slices.Clone(after[len(before):]))
 	}
@@ -432,4 +433,12 @@ func TestManySandboxes(t *testing.T) {
 		t.Errorf("a page at rest has %d animations", n)
 	}
 	p.quiet()
+}
+
+// serverTicks returns how long the server has computed, in clock ticks.
+func (w *world) serverTicks() uint64 {
+	w.Helper()
+	p, err := proc.Read(w.server)
+	w.OK(err)
+	return p.CPU
 }

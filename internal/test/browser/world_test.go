@@ -30,6 +30,7 @@ type world struct {
 	suite.T
 	state, codebase string
 	address         string // of the page, with its token
+	server          int    // the process of wolffia console
 }
 
 // newWorld makes a world whose codebase has files by name.
@@ -109,7 +110,7 @@ func (w *world) serve() {
 	if err != nil {
 		w.Fatalf("wolffia console: %v\n%s", err, log.String())
 	}
-	w.address = strings.TrimSpace(line)
+	w.address, w.server = strings.TrimSpace(line), cmd.Process.Pid
 }
 
 // place returns the fragment of a part of a sandbox.
