@@ -127,6 +127,26 @@ var Table = [...]Field{
 		Help: "how gvisor catches system calls: systrap or kvm (default systrap)",
 	},
 	{
+		Name: "kube-guest", Record: "kubernetes", On: sandbox | Serve, Group: System, Names: NoNames, Pool: Cold,
+		Bound: Bound{Because: "its program watches over what runs in the pod"},
+		Help:  "with --runtime kubernetes: image that has wolffia-guest",
+	},
+	{
+		Name: "kube-context", Record: "kubernetes", On: sandbox | Serve, Group: System, Names: NoNames, Pool: Cold,
+		Bound: Bound{Because: "the cluster would be one of the project's choice, with your rights there"},
+		Help:  "with --runtime kubernetes: context of kubectl's configuration (default: the current one)",
+	},
+	{
+		Name: "kube-namespace", Record: "kubernetes", On: sandbox | Serve, Group: System, Names: NoNames, Pool: Cold,
+		Bound: Bound{Because: "the namespace decides what your rights, quotas and networks are"},
+		Help:  "with --runtime kubernetes: namespace of the pod (default: the context's)",
+	},
+	{
+		Name: "kube-runtime-class", Record: "kubernetes", On: sandbox | Serve, Group: System, Names: NoNames, Pool: Cold,
+		Bound: Bound{Because: "it decides how the pod is isolated"},
+		Help:  "with --runtime kubernetes: RuntimeClass of the pod, such as gvisor or kata",
+	},
+	{
 		Name: "root", Record: "root", Kind: Truth, On: sandbox | Serve, Group: System,
 		Bound: Bound{Because: "programs would be root inside, and reach more of the host's kernel"},
 		Help: "be root inside, with further users: apt-get install, useradd, chown and su work; on the host " +
@@ -506,6 +526,5 @@ var Table = [...]Field{
 	{Record: "imageId"},
 	{Record: "bareImage", Kind: Truth},
 	{Record: "docker", Pool: Cold},
-	{Record: "kubernetes", Pool: Cold},
 	{Record: "boundToCaller", Kind: Truth, Pool: Claim},
 }

@@ -7,6 +7,7 @@
 package kubernetes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -26,8 +27,8 @@ const Name = "kubernetes"
 // Program is the name of the keeper's program.
 const Program = "wolffia-kube"
 
-// Variable is the environment variable with settings of Create, as KEY=VALUE,...: the keys are
-// context, namespace, runtime-class and guest.
+// Variable is the environment variable with what a configuration leaves out at Create, as KEY=VALUE,...:
+// the keys are context, namespace, runtime-class and guest.
 const Variable = "WOLFFIA_KUBERNETES"
 
 // Backend is the backend for package local's New.
@@ -43,10 +44,16 @@ func Backend() launch.Backend {
 // refuses what a pod cannot do.
 func complete(c *runtime.SandboxConfig, getenv func(string) string, readFile func(string) ([]byte, error)) error {
 	k := runtime.KubernetesConfig{}
-	if c.Kubernetes != nil {
-		k = *c.Kubernetes
-	} else if err := parse(&k, getenv(Variable)); err != nil {
-		return err
+	if c.Kubernetes == nil || c.Kubernetes.Config == "" { // else it is complete
+		if err := parse(&k, getenv(Variable)); err != nil {
+			return err
+		}
+	}
+	if own := c.Kubernetes; own != nil {
+		k = runtime.KubernetesConfig{
+			Config: own.Config, Context: cmp.Or(own.Context, k.Context), Namespace: cmp.Or(own.Namespace, k.Namespace),
+			RuntimeClass: cmp.Or(own.RuntimeClass, k.RuntimeClass), Guest: cmp.Or(own.Guest, k.Guest),
+		}
 	}
 	c.Kubernetes = &k
 	if k.Config == "" && getenv("KUBERNETES_SERVICE_HOST") == "" {
@@ -107,7 +114,7 @@ func refuse(c *runtime.SandboxConfig) error {
 		fix  string
 	}{
 		{"no image", c.Image == "", "a pod has none of this host's system: use --image"},
-		{"no image with the guest", c.Kubernetes.Guest == "", "set guest=IMAGE in " + Variable},
+		{"no image with the guest", c.Kubernetes.Guest == "", "use --kube-guest IMAGE"},
 		{"network host", c.Network == runtime.NetworkHost, "a pod has none of this host's: use --network filtered"},
 		{"a limit of the disk", c.Resources.Disk > 0, "leave --disk out"},
 		{"a limit of processes", c.Resources.PIDs > 0, "a kubelet has one for all pods (podPidsLimit): leave --pids out"},

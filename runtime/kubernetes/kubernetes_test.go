@@ -30,11 +30,15 @@ func TestComplete(t *testing.T) {
 		want *runtime.KubernetesConfig
 		err  string
 	}{
-		"home":       {env: env{"HOME": "/home/ann"}, want: &runtime.KubernetesConfig{Config: "/home/ann/.kube/config", Context: "prod"}},
-		"variable":   {env: env{"HOME": "/home/ann", "KUBECONFIG": "/k"}, want: &runtime.KubernetesConfig{Config: "/k", Context: "dev"}},
-		"pod":        {env: env{"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, want: &runtime.KubernetesConfig{}},
-		"recorded":   {env: env{"KUBECONFIG": "/other", Variable: "guest=x"}, in: &runtime.KubernetesConfig{Config: "/gone", Context: "c"}, want: &runtime.KubernetesConfig{Config: "/gone", Context: "c"}},
-		"settings":   {env: env{"KUBECONFIG": "/k", Variable: "namespace=n,context=c,runtime-class=gvisor,guest=g:1"}, want: &runtime.KubernetesConfig{Config: "/k", Context: "c", Namespace: "n", RuntimeClass: "gvisor", Guest: "g:1"}},
+		"home":     {env: env{"HOME": "/home/ann"}, want: &runtime.KubernetesConfig{Config: "/home/ann/.kube/config", Context: "prod"}},
+		"variable": {env: env{"HOME": "/home/ann", "KUBECONFIG": "/k"}, want: &runtime.KubernetesConfig{Config: "/k", Context: "dev"}},
+		"pod":      {env: env{"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, want: &runtime.KubernetesConfig{}},
+		"recorded": {env: env{"KUBECONFIG": "/other", Variable: "guest=x"}, in: &runtime.KubernetesConfig{Config: "/gone", Context: "c"}, want: &runtime.KubernetesConfig{Config: "/gone", Context: "c"}},
+		"settings": {env: env{"KUBECONFIG": "/k", Variable: "namespace=n,context=c,runtime-class=gvisor,guest=g:1"}, want: &runtime.KubernetesConfig{Config: "/k", Context: "c", Namespace: "n", RuntimeClass: "gvisor", Guest: "g:1"}},
+		"some set": {
+			env: env{"KUBECONFIG": "/k", Variable: "namespace=n,guest=g:1"}, in: &runtime.KubernetesConfig{Namespace: "own"},
+			want: &runtime.KubernetesConfig{Config: "/k", Context: "dev", Namespace: "own", Guest: "g:1"},
+		},
 		"bad":        {env: env{"KUBECONFIG": "/k", Variable: "namespaces=n"}, err: "it must be context="},
 		"two files":  {env: env{"KUBECONFIG": "/k:/none"}, err: "one file"},
 		"no file":    {env: env{"KUBECONFIG": "/gone"}, err: "set KUBECONFIG"},
@@ -59,7 +63,7 @@ func TestRefuse(t *testing.T) {
 	for want, change := range map[string]func(*runtime.SandboxConfig){
 		"":             func(*runtime.SandboxConfig) {},
 		"use --image":  func(c *runtime.SandboxConfig) { c.Image = "" },
-		"guest=IMAGE":  func(c *runtime.SandboxConfig) { c.Kubernetes.Guest = "" },
+		"--kube-guest": func(c *runtime.SandboxConfig) { c.Kubernetes.Guest = "" },
 		"network host": func(c *runtime.SandboxConfig) { c.Network = runtime.NetworkHost },
 		"--disk":       func(c *runtime.SandboxConfig) { c.Resources.Disk = 1 },
 		"--pids":       func(c *runtime.SandboxConfig) { c.Resources.PIDs = 1 },
