@@ -142,7 +142,8 @@ var Table = [...]Field{
 		Help:  "with --runtime kubernetes: namespace of the pod (default: the context's)",
 	},
 	{
-		Name: "kube-runtime-class", Record: "kubernetes", On: sandbox | Serve, Group: System, Names: NoNames, Pool: Cold,
+		Name: "kube-runtime-class", Record: "kubernetes", On: sandbox | Serve, Group: System, Names: NoNames,
+		Pool:  Cold,
 		Bound: Bound{Because: "it decides how the pod is isolated"},
 		Help:  "with --runtime kubernetes: RuntimeClass of the pod, such as gvisor or kata",
 	},

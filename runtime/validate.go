@@ -209,8 +209,8 @@ func checkReach(c *SandboxConfig, bad problem) {
 			bad("%w", err)
 		}
 	}
-	if c.Kubernetes != nil && c.Runtime != kubernetes {
-		bad("runtime %q has no cluster: use runtime %s, or leave its settings out", c.Runtime, kubernetes)
+	if c.Kubernetes != nil && c.Runtime != "kubernetes" {
+		bad("runtime %q has no cluster: use runtime kubernetes, or leave its settings out", c.Runtime)
 	}
 	if d := c.Docker; d != nil && d.Host != "" {
 		if path, ok := strings.CutPrefix(d.Host, "unix://"); !ok || !cleanAbs(path) || !utf8.ValidString(path) {
@@ -218,9 +218,6 @@ func checkReach(c *SandboxConfig, bad problem) {
 		}
 	}
 }
-
-// kubernetes is the name of the runtime that has clusters.
-const kubernetes = "kubernetes"
 
 // MaxEgress bounds a policy of names, in bytes of JSON.
 const MaxEgress = 256 << 10

@@ -31,7 +31,7 @@ var (
 		"mcp":                               3300,
 		"perm":                              3745,
 		"policy":                            2100,
-		"runtime":                           2456,
+		"runtime":                           2462,
 		"cmd/wolffia/internal/sandboxflags": 2050,
 		"service":                           4830,
 		"service/opensandbox":               3410,

@@ -65,7 +65,8 @@ func (f *Sandbox) Config(ctx context.Context, h *host.Host) (*runtime.SandboxCon
 		Name: f.Text("name"), Platform: f.Text("platform"), Rootfs: f.Text("rootfs"), Root: f.Truth("root"), RunAs: f.Text("user"),
 	}
 	if k := (runtime.KubernetesConfig{
-		Guest: f.Text("kube-guest"), Context: f.Text("kube-context"), Namespace: f.Text("kube-namespace"), RuntimeClass: f.Text("kube-runtime-class"),
+		Guest: f.Text("kube-guest"), Context: f.Text("kube-context"), Namespace: f.Text("kube-namespace"),
+		RuntimeClass: f.Text("kube-runtime-class"),
 	}); k != (runtime.KubernetesConfig{}) {
 		c.Kubernetes = &k
 	}
