@@ -171,8 +171,17 @@ func (c *Cluster) create(ctx context.Context, spec *launch.Spec, want *unstructu
 	return c.awaitRunning(ctx, step)
 }
 
-// put creates the Sandbox, or has one that was stopped start with another template.
+// put creates the Sandbox, or has one that was stopped start with another template. Its controller
+// may write to it in between: then put looks at it again.
 func (c *Cluster) put(ctx context.Context, want *unstructured.Unstructured) error {
+	err := c.putOnce(ctx, want)
+	for tries := 0; kerrors.IsConflict(err) && tries < 10; tries++ {
+		err = c.putOnce(ctx, want)
+	}
+	return err
+}
+
+func (c *Cluster) putOnce(ctx context.Context, want *unstructured.Unstructured) error {
 	old, ours, err := c.find(ctx)
 	switch {
 	case err != nil:
