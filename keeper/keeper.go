@@ -177,14 +177,16 @@ func (k *keeper) keep() (err error) {
 	if err != nil {
 		return err
 	}
-	if !k.elsewhere {
+	if k.elsewhere {
+		err = control.Close()
+	} else {
 		err = k.mount(control, progress)
 		if err == nil {
 			err = rootfs.Nest(k.boot, spec)
 		}
-		if err != nil {
-			return err
-		}
+	}
+	if err != nil {
+		return err
 	}
 	step.Reached("keeper: shown")
 	connection, gone, err := k.engine.Start(asked, spec, progress)

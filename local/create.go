@@ -147,14 +147,19 @@ func checkAsk(c *statedir.Config, backend *launch.Backend) error {
 
 // completeForEngine fills in which engine runs the sandbox.
 func completeForEngine(backend *launch.Backend, c *statedir.Config) error {
-	if backend.Place == launch.Elsewhere && (c.CodebasePath != "" || c.Rootfs != "" || len(c.Mounts)+len(c.Volumes)+len(c.Sockets) > 0) {
+	elsewhere := backend.Place == launch.Elsewhere
+	switch {
+	case elsewhere && (c.Rootfs != "" || len(c.Mounts)+len(c.Volumes)+len(c.Sockets) > 0):
 		return runtime.Errorf(runtime.ErrUnsupported,
-			"runtime %s runs sandboxes on another machine, which sees no directory of this host: leave codebase, root, mounts and volumes out", c.Runtime)
+			"runtime %s runs sandboxes on another machine, which sees no directory of this host: leave root, mounts and volumes out", c.Runtime)
+	case elsewhere && c.CodebasePath != "" && !c.CopyOnWrite:
+		return runtime.Errorf(runtime.ErrUnsupported,
+			"runtime %s runs sandboxes on another machine, which gets a copy of the codebase: add --cow, or --no-codebase", c.Runtime)
 	}
 	if err := backend.Complete(&c.SandboxConfig); err != nil {
 		return err
 	}
-	if c.Serves() && os.Geteuid() != 0 {
+	if c.Serves() && !elsewhere && os.Geteuid() != 0 {
 		// the sandbox could start and could not be removed
 		if err := fusermount.CanUnmount(); err != nil {
 			return runtime.Errorf(runtime.ErrUnavailable, "show the codebase to the engine: %w", err)

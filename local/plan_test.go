@@ -127,7 +127,9 @@ func TestElsewhere(t *testing.T) {
 			t.Errorf("%+v: got err %v; want runtime.Class(err) == runtime.ErrUnsupported", c, err)
 		}
 	}
-	if err := completeForEngine(b, &statedir.Config{}); err != nil {
-		t.Error(err)
+	for _, c := range []runtime.SandboxConfig{{}, {CodebasePath: "/code", CopyOnWrite: true, Filter: runtime.FilterFuse}} {
+		if err := completeForEngine(b, &statedir.Config{SandboxConfig: c}); err != nil {
+			t.Error(err)
+		}
 	}
 }

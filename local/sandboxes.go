@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"maps"
@@ -26,6 +27,7 @@ import (
 	"wolffia/local/pool"
 	"wolffia/local/reposync"
 	"wolffia/runtime"
+	"wolffia/runtime/launch"
 )
 
 // sandboxes is the part of a Runtime that creates, starts, stops, lists and removes sandboxes.
@@ -108,6 +110,9 @@ func (s *sandboxes) Stop(ctx context.Context, sandboxID string) error {
 		_ = conns.AskPause(ctx, rec, boot.OpResume)
 	}
 	s.gits.BeforeStop(ctx, rec, c)
+	if err := s.takeChanges(ctx, rec, c); err != nil {
+		return err
+	}
 	if err := s.starter.stop(ctx, rec, c, boot.StopGrace); err != nil || !limited(&c.SandboxConfig) && !kept.Exists(rec) {
 		return err
 	}
@@ -119,6 +124,24 @@ func (s *sandboxes) Stop(ctx context.Context, sandboxID string) error {
 		err = unlimit(rec)
 	}
 	return errors.Join(err, kept.Forget(rec), lock.Unlock(), lock.Close())
+}
+
+// takeChanges takes the changes of a sandbox that has a copy of its codebase elsewhere, which ends
+// with it.
+func (s *sandboxes) takeChanges(ctx context.Context, rec *statedir.Record, c *statedir.Config) error {
+	backend := s.backend(c.Runtime)
+	if backend == nil || backend.Place != launch.Elsewhere || !c.CopyOnWrite {
+		return nil
+	}
+	if state, _, err := rec.State(); err != nil || !state.Runs() {
+		return err
+	}
+	take := boot.Request{Op: boot.OpReview, Review: &boot.Review{Do: boot.ReviewExchange}}
+	_, err := conns.AskWith(ctx, rec, &take, nil, boot.ReviewLimit)
+	if err != nil && connects(rec) {
+		return fmt.Errorf("%w: stop would lose its changes since the last diff; wolffia rm -f gives them up", err)
+	}
+	return nil
 }
 
 // lateLimit is how long Destroy continues once its caller's context has ended.

@@ -39,6 +39,8 @@ import (
 const (
 	startLimit       = time.Minute
 	engineStartLimit = 3 * time.Minute
+	// Elsewhere a node may have to be added, an image pulled, and the codebase sent.
+	remoteStartLimit = 10*time.Minute + boot.ReviewLimit
 )
 
 // A starter starts and stops the processes of sandboxes, and holds what lives as long as they do.
@@ -57,7 +59,10 @@ type starter struct {
 
 // startLimit returns how long the sandbox may take to start.
 func (p *plan) startLimit() time.Duration {
-	if p.keeper != "" {
+	switch {
+	case p.shim.Elsewhere:
+		return remoteStartLimit
+	case p.keeper != "":
 		return engineStartLimit
 	}
 	return startLimit
@@ -309,6 +314,7 @@ func (s *starter) plan(rec *statedir.Record, c *statedir.Config, life *statedir.
 	}}
 	if backend.Place != launch.BesideShim {
 		p.keeper, p.shim.KeeperDir, p.shim.StateDir = backend.Keeper, rec.Engine(), s.dir.Path()
+		p.shim.Elsewhere = backend.Place == launch.Elsewhere
 	} else {
 		p.backend, p.shim.HasBackend = use.backend, use.backend != ""
 	}
@@ -330,6 +336,7 @@ func (s *starter) plan(rec *statedir.Record, c *statedir.Config, life *statedir.
 		return p, nil
 	}
 	p.tree, err = s.treeParams(rec, c)
+	p.tree.Review = p.shim.Elsewhere
 	return p, err
 }
 

@@ -72,7 +72,7 @@ func (s *shim) expire(why runtime.Expiry) {
 		return
 	}
 	fmt.Fprintf(os.Stderr, "the sandbox ends: %s\n", why.Reason())
-	s.end(outcome, boot.StopGrace)
+	s.copy.before(func() { s.end(outcome, boot.StopGrace) })
 }
 
 // await waits until PID 1's stream ends, ends all processes, and returns the

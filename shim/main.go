@@ -73,6 +73,7 @@ type shim struct {
 	relayed    chan error      // gets the end of relay.run
 	tree       *treeConn       // nil: no codebase, or it is mounted natively
 	system     *treeConn       // to the server of /usr; nil: none
+	copy       *replicated     // nil: its tree is mounted, or it has none
 	prefetcher *prefetcher     // nil: the tree is not prefetched
 	echoer     *echoer         // nil: the host's changes are not repeated
 	static     *staticfs.Stats // nil: the codebase has no static filter
@@ -111,10 +112,6 @@ func (s *shim) run(backend launch.Backend) error {
 		return err
 	}
 	listener, err := s.connect()
-	if err == nil {
-		s.watch(s.tree, "the tree server")
-		s.watch(s.system, "the server of /usr")
-	}
 	if err == nil && s.pooled != nil {
 		err = s.initPooled()
 	}
@@ -186,7 +183,7 @@ func (s *shim) finishStart(c *statedir.Config, config, alive *os.File) {
 		go func() { // ends with the caller, or the process
 			_, _ = alive.Read(make([]byte, 1))
 			s.orphaned.Store(!c.CopyOnWrite) // a copied codebase's changes are kept
-			s.end(statedir.Status{State: runtime.StateStopped}, 0)
+			s.copy.before(func() { s.end(statedir.Status{State: runtime.StateStopped}, 0) })
 		}()
 	}
 	if s.prefetcher != nil {

@@ -127,6 +127,9 @@ func (s *shim) answer(c *clientConn, req *boot.Request) error {
 			return c.reply(outcome(runtime.Errorf(runtime.ErrInvalid, "the sandbox works on the host's directory itself: create it with --cow")))
 		}
 		return c.passOn(func(answer *os.File) (boot.TreeReply, error) {
+			if s.copy != nil {
+				return s.copy.review(req.Review, answer)
+			}
 			writeBack(rootfs.TreeDir(s.boot))
 			return s.tree.ask(boot.TreeRequest{Op: boot.AskReview, Review: req.Review}, answer, boot.ReviewLimit)
 		})

@@ -232,6 +232,14 @@ func (s *shim) connect() (*os.File, error) {
 	if err := s.clearMemory(); err != nil {
 		return nil, err
 	}
+	s.watch(s.tree, "the tree server")
+	s.watch(s.system, "the server of /usr")
+	if b.Elsewhere && s.tree != nil {
+		s.copy = &replicated{dir: b.Config.MountPointOrDefault(), tree: s.tree, self: s.self}
+		if err := s.copy.deliver(s.step); err != nil {
+			return nil, err
+		}
+	}
 	place := statedir.Socket(b.Run)
 	if s.pooled != nil {
 		place = statedir.PooledSocket(b.Run)

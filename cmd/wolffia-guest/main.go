@@ -8,7 +8,9 @@
 //	guest unpack PATH
 //	guest serve-files
 //
-// Package filecall describes the last one. From outside of a sandbox whose PID 1 has no stream, as in
+//	guest replica DIRECTORY
+//
+// Packages filecall and replica describe the last ones. From outside of a sandbox whose PID 1 has no stream, as in
 // a pod, it is executed as the connection to PID 1:
 //
 //	guest connect NAME
@@ -42,6 +44,7 @@ import (
 	"wolffia/guest"
 	"wolffia/internal/archive"
 	"wolffia/internal/filecall"
+	"wolffia/internal/replica"
 )
 
 func main() {
@@ -157,6 +160,8 @@ func run(args []string) error {
 				fmt.Fprintln(os.Stderr, skipped)
 			}
 			return err
+		case replica.Arg:
+			return replica.Serve(args[1], polled(unix.Stdin, "standard input"), os.Stdout)
 		case guest.ConnectArg:
 			return guest.Connect(args[1], polled(unix.Stdin, "standard input"), os.Stdout)
 		case "unpack":

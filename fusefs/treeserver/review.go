@@ -28,6 +28,13 @@ func (t *treeServer) review(r *boot.Review, passed *os.File) error {
 	if t.copied == nil {
 		return runtime.Errorf(runtime.ErrInvalid, "the sandbox works on the host's directory itself: create it with --cow")
 	}
+	if r.Do == boot.ReviewExchange {
+		err := t.exchange(passed, r.Send)
+		if err != nil && runtime.Class(err) == nil {
+			err = runtime.WithClass(runtime.ErrUnavailable, err)
+		}
+		return err
+	}
 	// The answer waits on the disk: the client may be slow, and must not hold the tree up.
 	spool, err := newSpool(int(t.copied.work.Fd()))
 	if err != nil {

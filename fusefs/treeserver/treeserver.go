@@ -15,6 +15,7 @@ import (
 
 	"wolffia/fusefs"
 	"wolffia/fusefs/audit"
+	"wolffia/fusefs/carry"
 	"wolffia/internal/archive"
 	"wolffia/internal/git/gitstore"
 	"wolffia/internal/host/boot"
@@ -36,6 +37,7 @@ type treeServer struct {
 	root     int             // the codebase, if it is copied
 	copied   *copied         // nil: it is not
 	git      *gitstore.Store // of a copied codebase; nil: its git directories are not the sandbox's own
+	pod      carry.Known     // the copy in the sandbox's pod; nil: none was sent; exchange's own
 	changing atomic.Bool     // rules are being replaced
 	codebase string          // its path, once there is one; only serve changes it, and served, before there is a user
 	served   boot.Dir        // the directory that was there then, which stays open; zero: none yet
@@ -124,8 +126,11 @@ func (t *treeServer) reply(id uint64, stats *boot.TreeStats, err error) {
 func (t *treeServer) send(r *boot.TreeReply) { _ = boot.SendPacket(t.control, r, nil) }
 
 func (t *treeServer) stats() *boot.TreeStats {
-	s := t.server.Stats()
-	stats := &boot.TreeStats{Messages: s.Messages, Nodes: s.Nodes, FDs: s.FDs}
+	stats := new(boot.TreeStats)
+	if t.server != nil { // else a pod has a copy
+		s := t.server.Stats()
+		stats.Messages, stats.Nodes, stats.FDs = s.Messages, s.Nodes, s.FDs
+	}
 	if !t.changing.Load() {
 		stats.Rules = boot.Fingerprint(t.policy.Load().Rules())
 	}
@@ -135,6 +140,9 @@ func (t *treeServer) stats() *boot.TreeStats {
 // hostChanges returns some of the host's changes for a thread of the shim; without one it drops
 // them.
 func (t *treeServer) hostChanges(thread int) json.RawMessage {
+	if t.server == nil {
+		return nil
+	}
 	if thread <= 0 {
 		t.server.DropHostChanges()
 		return nil
@@ -160,6 +168,10 @@ func (t *treeServer) serves(at boot.Dir) error {
 func (t *treeServer) setRules(at boot.Dir, file *os.File) error {
 	if err := t.serves(at); err != nil {
 		return err
+	}
+	if t.server == nil {
+		return runtime.Errorf(runtime.ErrConflict,
+			"the sandbox has a copy of what its rules showed at its start: stop it before its rules are changed")
 	}
 	rules, err := boot.ReadRules(file)
 	if err != nil {

@@ -36,6 +36,10 @@ func checkFilter(c *statedir.Config, backend *launch.Backend) error {
 	if c.CodebasePath == "" {
 		return nil
 	}
+	if backend.Place == launch.Elsewhere && !c.Native() { // a copy is sent, and no tree mounted
+		c.Filter = runtime.FilterFuse
+		return nil
+	}
 	if !c.Native() {
 		err := fusermount.CheckDevice()
 		switch {

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -75,6 +76,14 @@ func complete(c *runtime.SandboxConfig, getenv func(string) string, readFile fun
 	}
 	if c.Runtime != Name { // only which cluster is asked for
 		return nil
+	}
+	if _, set := c.Env["GIT_CONFIG_COUNT"]; c.CodebasePath != "" && !set {
+		// The codebase's directory is the kubelet's: git would take it for another user's.
+		c.Env = maps.Clone(c.Env)
+		if c.Env == nil {
+			c.Env = map[string]string{}
+		}
+		c.Env["GIT_CONFIG_COUNT"], c.Env["GIT_CONFIG_KEY_0"], c.Env["GIT_CONFIG_VALUE_0"] = "1", "safe.directory", "*"
 	}
 	return refuse(c)
 }

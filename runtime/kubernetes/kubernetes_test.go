@@ -76,3 +76,20 @@ func TestRefuse(t *testing.T) {
 		}
 	}
 }
+
+// Git inside takes the directory of the codebase, which is the kubelet's, unless the caller has set it up.
+func TestGitTakesTheCodebase(t *testing.T) {
+	read := func(string) ([]byte, error) { return []byte("current-context: c\n"), nil }
+	getenv := func(name string) string { return map[string]string{"KUBECONFIG": "/k", Variable: "guest=g:1"}[name] }
+	given := map[string]string{"GIT_CONFIG_COUNT": "0"}
+	for _, tt := range []struct {
+		code string
+		env  map[string]string
+		want string
+	}{{"/code", nil, "*"}, {"/code", map[string]string{"A": "b"}, "*"}, {"/code", given, ""}, {"", nil, ""}} {
+		c := &runtime.SandboxConfig{Runtime: Name, Image: "i", CodebasePath: tt.code, Env: tt.env}
+		if err := complete(c, getenv, read); err != nil || c.Env["GIT_CONFIG_VALUE_0"] != tt.want || tt.env["GIT_CONFIG_VALUE_0"] != "" {
+			t.Errorf("%+v: %v, %v", tt, c.Env, err)
+		}
+	}
+}

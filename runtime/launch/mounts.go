@@ -33,8 +33,11 @@ const (
 	// BecomeArg is the first argument of that program to become another user: a user and a command
 	// follow. Sudo is its other name, in SudoDir, which is the last of PATH with root inside.
 	BecomeArg = "as"
-	Sudo      = "sudo"
-	SudoDir   = "/run/wolffia/bin"
+	// ReplicaArg is the first argument of that program to serve a copy of the codebase: see package
+	// internal/replica.
+	ReplicaArg = "replica"
+	Sudo       = "sudo"
+	SudoDir    = "/run/wolffia/bin"
 	// SessionsPath is an empty directory of PID 1's own, for its shell sessions, which
 	// so do not depend on room in /tmp. The name is short since each command sent to a
 	// shell contains it.

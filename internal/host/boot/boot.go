@@ -83,6 +83,9 @@ type Params struct {
 	// then mounts the tree in the host's mount namespace.
 	KeeperDir string `json:"keeperDir,omitempty"`
 	StateDir  string `json:"stateDir,omitempty"`
+	// Elsewhere says that the keeper starts PID 1 on another machine: no tree is mounted, and the shim
+	// sends a copy of the codebase.
+	Elsewhere bool `json:"elsewhere,omitempty"`
 	// Volumes is the directory with the sandbox's volumes, without symbolic links in the path;
 	// empty if it has none.
 	Volumes string `json:"volumes,omitempty"`

@@ -30,7 +30,10 @@ const (
 	ReviewSnapshot = "snapshot" // makes the snapshot Name, as a copy of the snapshot From if that is set
 	// makes the changes those of the snapshot Name; not while the tree is served
 	ReviewRestore = "restore"
-	ReviewRecover = "recover" // puts right what an apply that was killed has left on the host
+	// takes the changes of the sandbox's pod, by a connection in the descriptor to replica.Serve, and
+	// with Send sends it what it has otherwise. The shim alone asks for it.
+	ReviewExchange = "exchange"
+	ReviewRecover  = "recover" // puts right what an apply that was killed has left on the host
 )
 
 // A Review is work on the changes of a copied codebase. The tree server does it, since it may read
@@ -44,6 +47,7 @@ type Review struct {
 	Hunks  []Hunks  `json:"hunks,omitempty"` // of ReviewHunks
 	Name   string   `json:"name,omitempty"`
 	From   string   `json:"from,omitempty"`
+	Send   bool     `json:"send,omitempty"` // of ReviewExchange
 	// Memory has a snapshot of a sandbox that does not run take the memory of its next start too.
 	Memory bool `json:"memory,omitempty"`
 	// At is the directory that the client finds at the codebase's path. What compares with it, or

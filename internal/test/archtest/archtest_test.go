@@ -81,7 +81,9 @@ var allow = map[string][]string{
 	"fusefs/echo":                       {"internal/sys/beneath", "internal/sys/proc"},
 	"fusefs/gate":                       {"perm"},
 	"fusefs/cow":                        {"perm", "runtime", "internal/sys/beneath", "internal/git/gitguard", "internal/sys/rmtree", "internal/sys/step"},
-	"fusefs/treeserver":                 {"runtime", "perm", "fusefs", "fusefs/audit", "fusefs/cow", "internal/archive", "internal/sys/beneath", "internal/host/boot", "internal/sys/rawsock", "internal/git/gitstore", "internal/sys/rmtree", "internal/host/statedir", "internal/sys/step"},
+	"fusefs/carry":                      {"fusefs", "fusefs/cow", "internal/replica", "internal/sys/beneath"},
+	"internal/replica":                  {"internal/archive", "internal/filecall", "internal/sys/beneath"},
+	"fusefs/treeserver":                 {"runtime", "perm", "fusefs", "fusefs/audit", "fusefs/carry", "fusefs/cow", "internal/replica", "internal/archive", "internal/sys/beneath", "internal/host/boot", "internal/sys/rawsock", "internal/git/gitstore", "internal/sys/rmtree", "internal/host/statedir", "internal/sys/step"},
 	"guest":                             {"wire", "session", "session/dialect", "internal/sys/proc", "internal/sys/coredump", "internal/sys/rawsock", "internal/sys/timerslack", "internal/sys/tinyprogram"},
 	"session":                           {"session/dialect", "wire", "internal/sys/proc", "internal/excerpt"},
 	"session/dialect":                   {},
@@ -173,7 +175,7 @@ var allow = map[string][]string{
 	"cmd/wolffia-tree":                  {"fusefs/treeserver"},
 	"cmd/wolffia-oci":                   {"internal/host/programs", "image", "image/maker", "image/puller", "image/store", "internal/host/boot", "keeper", "keeper/engine", "runtime", "runtime/docker"},
 	"cmd/wolffia-kube":                  {"keeper", "keeper/cluster", "runtime", "runtime/kubernetes"},
-	"cmd/wolffia-guest":                 {"guest", "internal/archive", "internal/filecall"},
+	"cmd/wolffia-guest":                 {"guest", "internal/archive", "internal/filecall", "internal/replica"},
 	"mcp":                               {"ops", "runtime", "runtime/launch", "perm", "image/store", "internal/excerpt", "internal/jsontext", "internal/filecall", "internal/fileclient"},
 }
 

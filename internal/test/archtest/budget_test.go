@@ -17,7 +17,7 @@ var (
 	maxLines = map[string]int{
 		"service/e2b":                       2700,
 		"cmd/wolffia":                       6065,
-		"fusefs":                            10530,
+		"fusefs":                            10860,
 		"fusefs/cow":                        5650,
 		"guest":                             3400,
 		"service/e2b/envd":                  2050,
@@ -26,7 +26,7 @@ var (
 		"internal/host/statedir":            2997,
 		"internal/host/rootfs":              2830,
 		"internal/filecall":                 2130,
-		"local":                             6988,
+		"local":                             7045,
 		"image/store":                       2540,
 		"mcp":                               3300,
 		"perm":                              3745,
@@ -39,7 +39,7 @@ var (
 		"cmd/wolffia/internal/serving":      2300,
 		"service/server":                    2440,
 		"session":                           6293,
-		"shim":                              5270,
+		"shim":                              5460,
 	}
 	// maxFiles are files without tests, in packages that have more than defaultFiles. Most files of
 	// fusefs need each other: a request needs its node's name, level, halves and git directory at
@@ -51,7 +51,7 @@ const (
 	defaultFiles = 40
 	defaultLines = 2000
 	maxMethods   = 61     // methods of a type
-	maxProduct   = 168500 // lines of Go of the product
+	maxProduct   = 170600 // lines of Go of the product
 	maxColumns   = 120
 	maxWide      = 1760 // lines with more
 )

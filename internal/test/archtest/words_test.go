@@ -53,7 +53,7 @@ var maxWords = map[string]int{
 	"docs/decisions/README.md":             200,
 	"docs/e2b.md":                          890,
 	"docs/docker.md":                       475,
-	"docs/kubernetes.md":                   625,
+	"docs/kubernetes.md":                   833,
 	"docs/faq.md":                          1093,
 	"docs/filesystem.md":                   782,
 	"docs/getting-started.md":              840,
@@ -98,7 +98,7 @@ var maxWords = map[string]int{
 }
 
 // maxDocuments is how many words all pages may have together.
-const maxDocuments = 49760
+const maxDocuments = 49980
 
 // written are the parts of a page that tests write: see packages doctable and transcript.
 var written = regexp.MustCompile("(?ms)^<!-- \\w+: [^\n]* -->\n.*?^<!-- end of \\w+ -->$|^```console\n.*?^```$")
