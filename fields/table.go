@@ -127,23 +127,22 @@ var Table = [...]Field{
 		Help: "how gvisor catches system calls: systrap or kvm (default systrap)",
 	},
 	{
-		Name: "kube-guest", Record: "kubernetes", On: sandbox | Serve, Group: System, Names: NoNames, Pool: Cold,
+		Name: "kube-guest", Record: "kubernetes", On: sandbox | Serve, Group: System, Names: NoNames,
 		Bound: Bound{Because: "its program watches over what runs in the pod"},
 		Help:  "with --runtime kubernetes: image that has wolffia-guest",
 	},
 	{
-		Name: "kube-context", Record: "kubernetes", On: sandbox | Serve, Group: System, Names: NoNames, Pool: Cold,
+		Name: "kube-context", Record: "kubernetes", On: sandbox | Serve, Group: System, Names: NoNames,
 		Bound: Bound{Because: "the cluster would be one of the project's choice, with your rights there"},
 		Help:  "with --runtime kubernetes: context of kubectl's configuration (default: the current one)",
 	},
 	{
-		Name: "kube-namespace", Record: "kubernetes", On: sandbox | Serve, Group: System, Names: NoNames, Pool: Cold,
+		Name: "kube-namespace", Record: "kubernetes", On: sandbox | Serve, Group: System, Names: NoNames,
 		Bound: Bound{Because: "the namespace decides what your rights, quotas and networks are"},
 		Help:  "with --runtime kubernetes: namespace of the pod (default: the context's)",
 	},
 	{
 		Name: "kube-runtime-class", Record: "kubernetes", On: sandbox | Serve, Group: System, Names: NoNames,
-		Pool:  Cold,
 		Bound: Bound{Because: "it decides how the pod is isolated"},
 		Help:  "with --runtime kubernetes: RuntimeClass of the pod, such as gvisor or kata",
 	},

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -54,6 +55,9 @@ type Remote interface {
 	Again() <-chan *os.File
 	// Renew changes launch.Spec.Deadline, in the background.
 	Renew(deadline time.Time)
+	// Claim records whose a sandbox is that was started before it had a user: name, labels,
+	// BoundToCaller, and the time of its creation, in ms since 1970. It is called once, after Start.
+	Claim(ctx context.Context, config *runtime.SandboxConfig, createdAt int64) error
 }
 
 // A Program is one that keeps sandboxes.
@@ -88,6 +92,7 @@ func Main(p *Program) error {
 	unix.Umask(0o022) // as for the shim; private files are in a directory of mode 0700
 	e, err := p.Open(b.StateDir, b.ID, &b.Config.SandboxConfig)
 	k := &keeper{boot: b, engine: e, elsewhere: p.Elsewhere, made: b.Lost}
+	k.unclaimed.Store(b.Pooled != nil)
 	if os.Args[1] == "keep" {
 		k.socket = os.NewFile(boot.FDKeeper, "shim")
 		if err == nil {
@@ -126,8 +131,9 @@ type keeper struct {
 	engine Engine
 	// elsewhere is Program.Elsewhere
 	elsewhere bool
-	made      bool     // the engine may have the container, whatever the mark says
-	socket    *os.File // to the shim
+	made      bool        // the engine may have the container, whatever the mark says
+	unclaimed atomic.Bool // it is pooled: nothing of it outlives it
+	socket    *os.File    // to the shim
 }
 
 // keep starts the sandbox and returns when it has ended: by itself, because the shim
@@ -150,18 +156,22 @@ func (k *keeper) keep() (err error) {
 			if err != nil || json.Unmarshal(packet, &r) != nil || r.Op == "" {
 				return
 			}
-			if remote, is := k.engine.(Remote); is && r.Op == boot.OpRenew {
+			remote, is := k.engine.(Remote)
+			switch {
+			case is && r.Op == boot.OpRenew:
 				remote.Renew(r.Deadline)
-				continue
+			case is && r.Op == boot.OpActivate && r.Config != nil:
+				k.claim(asked, remote, &r)
+			default:
+				k.freeze(asked, r.Op)
 			}
-			k.freeze(asked, r.Op)
 		}
 	}()
 	control := os.NewFile(boot.FDControl, "control")
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.Background(), boot.EndLimit)
 		defer cancel()
-		switch cerr := k.clean(ctx, false); {
+		switch cerr := k.clean(ctx, k.unclaimed.Load()); {
 		case err == nil:
 			err = cerr
 		case cerr != nil: // most often for the same reason
@@ -228,6 +238,15 @@ func (k *keeper) freeze(ctx context.Context, op string) {
 	err := k.engine.Freeze(ctx, op == boot.OpPause)
 	step.Reached("keeper: " + op)
 	_ = boot.SendPacket(k.socket, boot.Report{Step: op, Failure: boot.Failed(err)}, nil)
+}
+
+// claim has the cluster record whose the sandbox is, and answers.
+func (k *keeper) claim(ctx context.Context, remote Remote, r *boot.KeeperRequest) {
+	ctx, cancel := context.WithTimeout(ctx, freezeLimit)
+	defer cancel()
+	err := remote.Claim(ctx, r.Config, r.CreatedAt)
+	k.unclaimed.Store(err != nil)
+	_ = boot.SendPacket(k.socket, boot.Report{Step: boot.OpActivate, Failure: boot.Failed(err)}, nil)
 }
 
 // compose writes the files of the sandbox that the engine mounts.

@@ -78,7 +78,7 @@ func (s poolStarter) Template(ctx context.Context, config *runtime.SandboxConfig
 	}
 	defer release()
 	c.ID, c.Env, c.Cwd, c.Permissions = "", nil, "", given.Permissions
-	if !tree {
+	if !tree && c.Kubernetes == nil {
 		c.CodebasePath = anyCodebase
 	}
 	if err := defaults.Filter(c, s.backend(c.Runtime)); err != nil {
@@ -101,7 +101,7 @@ func (s poolStarter) Template(ctx context.Context, config *runtime.SandboxConfig
 // errNotPoolable returns the error for a configuration that no pooled sandbox can serve.
 func errNotPoolable() error {
 	return runtime.Errorf(runtime.ErrUnsupported,
-		"a sandbox of this kind cannot be started ahead: not for root, in a container engine, with %s, --volume, --home, a named --cache, --filter static or none, or a mount in the codebase",
+		"a sandbox of this kind cannot be started ahead: not for root, in a container engine, with a codebase in a pod, with %s, --volume, --home, a named --cache, --filter static or none, or a mount in the codebase",
 		strings.Join(fields.Flags(fields.Cold), ", "))
 }
 
@@ -112,8 +112,10 @@ const rlimits = 16
 // been started with to serve c. It is empty if no pooled sandbox can. Beside the configuration the
 // shape covers what a sandbox's processes inherit from the process that starts it.
 func (s *pooledSandboxes) shapeOf(c *statedir.Config) string {
-	shape := statedir.Shape(c, !s.backend(c.Runtime).Can.Has(launch.HostProcesses))
-	if shape == "" {
+	backend := s.backend(c.Runtime)
+	shape := statedir.Shape(c, !backend.Can.Has(launch.HostProcesses))
+	// a pod has its codebase from the start
+	if shape == "" || backend.Place == launch.Elsewhere && c.CodebasePath != "" {
 		return ""
 	}
 	var program unix.Stat_t
@@ -373,7 +375,10 @@ func (s *pooledSandboxes) activate(rec *statedir.Record, c *statedir.Config, lif
 		files, hold = append(files, alive), end
 	}
 	header := *c
-	header.Permissions, header.Labels, header.Env = nil, nil, nil // the shim does not use them
+	header.Permissions, header.Env = nil, nil // the shim does not use them
+	if c.Kubernetes == nil {
+		header.Labels = nil
+	}
 	sock, direct, err := requestPooled(rec, &boot.PooledRequest{Op: boot.OpActivate, Config: &header, Lifetime: life}, files...)
 	if err != nil {
 		_ = hold.Close() // nil is fine

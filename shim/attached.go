@@ -12,6 +12,7 @@ import (
 
 	"wolffia/internal/host/boot"
 	"wolffia/internal/host/rootfs"
+	"wolffia/internal/host/statedir"
 	"wolffia/runtime"
 	"wolffia/runtime/launch"
 )
@@ -36,6 +37,11 @@ func (s *shim) receiveAttached(near bool) (*launch.Spec, error) {
 	}
 	answers := make(keeperAnswers, 4)
 	again := make(chan *os.File, 1)
+	s.claimed = func(c *statedir.Config) error {
+		q := &boot.KeeperRequest{Op: boot.OpActivate, CreatedAt: c.CreatedAt}
+		q.Config = &runtime.SandboxConfig{Name: c.Name, Labels: c.Labels, BoundToCaller: c.BoundToCaller}
+		return answers.ask(keeper, q)
+	}
 	return &launch.Spec{ID: s.boot.ID, Config: &s.boot.Config.SandboxConfig, Attached: &launch.Attached{
 		Stream: stream,
 		Again:  again,
@@ -60,13 +66,13 @@ func (s *shim) receiveAttached(near bool) (*launch.Spec, error) {
 			}
 		},
 		Pause: func() error {
-			err := answers.ask(keeper, boot.OpPause)
+			err := answers.ask(keeper, &boot.KeeperRequest{Op: boot.OpPause})
 			if errors.Is(err, errKeeperSilent) {
-				err = errors.Join(err, answers.ask(keeper, boot.OpResume))
+				err = errors.Join(err, answers.ask(keeper, &boot.KeeperRequest{Op: boot.OpResume}))
 			}
 			return err
 		},
-		Resume: func() error { return answers.ask(keeper, boot.OpResume) },
+		Resume: func() error { return answers.ask(keeper, &boot.KeeperRequest{Op: boot.OpResume}) },
 		Renew: func(deadline time.Time) error {
 			return boot.SendPacket(keeper, boot.KeeperRequest{Op: boot.OpRenew, Deadline: deadline}, nil)
 		},
@@ -99,18 +105,18 @@ func (a keeperAnswers) pass(packet []byte) bool {
 var errKeeperSilent = runtime.Errorf(runtime.ErrUnavailable, "the keeper does not answer within %v", freezeLimit)
 
 // ask sends the keeper a request, and returns its answer.
-func (a keeperAnswers) ask(keeper *os.File, op string) error {
+func (a keeperAnswers) ask(keeper *os.File, q *boot.KeeperRequest) error {
 	for len(a) > 0 {
 		<-a
 	}
-	if err := boot.SendPacket(keeper, boot.KeeperRequest{Op: op}, nil); err != nil {
-		return runtime.Errorf(runtime.ErrUnavailable, "ask the keeper to %s the container: %w", op, err)
+	if err := boot.SendPacket(keeper, q, nil); err != nil {
+		return runtime.Errorf(runtime.ErrUnavailable, "ask the keeper to %s the container: %w", q.Op, err)
 	}
 	limit := time.After(freezeLimit)
 	for {
 		select {
 		case r := <-a:
-			if r.Step == op {
+			if r.Step == q.Op {
 				return r.Err()
 			}
 		case <-limit:

@@ -82,6 +82,8 @@ type shim struct {
 	ports      *ports    // nil: none are connected with the host's
 	portsFree  chan struct{}
 	pooled     *pooled // nil: the sandbox was not started ahead
+	// has the keeper record whose a pooled sandbox is from now on
+	claimed func(*statedir.Config) error
 
 	clients clients
 	asks    asks

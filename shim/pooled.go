@@ -164,17 +164,26 @@ func (s *shim) activate(req *boot.PooledRequest, rules *os.File) error {
 		return err
 	}
 	step.Reached("activate: begun")
-	asked, err := s.tree.send(boot.TreeRequest{Op: boot.AskActivate, Path: req.Config.CodebasePath, Git: boot.TreeGitOf(req.Config)}, rules)
-	if err != nil {
+	attached := func() error { // of a pod
+		err := s.claimed(req.Config)
+		if err == nil && req.Lifetime != nil {
+			err = s.inst.Renew(req.Lifetime.Deadline(statedir.Now()))
+		}
 		return err
 	}
+	if s.tree != nil {
+		asked, err := s.tree.send(boot.TreeRequest{Op: boot.AskActivate, Path: req.Config.CodebasePath, Git: boot.TreeGitOf(req.Config)}, rules)
+		if err != nil {
+			return err
+		}
+		attached = func() error { _, err := s.tree.await(asked, boot.ActivateLimit); return err }
+	}
 	own := s.applyConfig(req) // while the tree server works
-	_, err = s.tree.await(asked, boot.ActivateLimit)
-	if err := errors.Join(own, err); err != nil {
+	if err := errors.Join(own, attached()); err != nil {
 		return err
 	}
 	step.Reached("activate: tree attached")
-	if !b.Pooled.Tree {
+	if s.tree != nil && !b.Pooled.Tree {
 		go prefetchRootAttr(rootfs.TreeDir(b)) // ends with the answer, or with the tree server
 	}
 	// From now on a client that finds the socket is a client of the sandbox.
@@ -205,8 +214,10 @@ func (p *pooled) fits(b *boot.Params, req *boot.PooledRequest) error {
 // applyConfig does the shim's own part of an activation.
 func (s *shim) applyConfig(req *boot.PooledRequest) error {
 	c := req.Config
-	if err := rootfs.Reconfigure(s.boot, c); err != nil {
-		return runtime.WithClass(runtime.ErrUnavailable, err)
+	if s.tree != nil { // a pod has no files of this host
+		if err := rootfs.Reconfigure(s.boot, c); err != nil {
+			return runtime.WithClass(runtime.ErrUnavailable, err)
+		}
 	}
 	if c.Name != s.boot.Config.Name {
 		if err := inside.SetHostname(s.inst.pid1().pid, rootfs.Hostname(c)); err != nil {

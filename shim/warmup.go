@@ -69,6 +69,9 @@ func (s *shim) dryActivate(req *boot.PooledRequest, rules *os.File) error {
 	if err := s.pooled.fits(s.boot, req); err != nil {
 		return err
 	}
+	if s.tree == nil {
+		return nil
+	}
 	_, err := s.tree.ask(boot.TreeRequest{Op: boot.AskWarmUp, Path: s.boot.Run}, rules, boot.ActivateLimit)
 	return err
 }

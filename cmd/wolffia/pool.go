@@ -107,8 +107,8 @@ command claimed one for that long.`,
 			if opts.Size < 1 || opts.Size > local.MaxPoolSize {
 				return runtime.Errorf(runtime.ErrInvalid, "--%s %d: it must be 1 to %d", sizeFlag, opts.Size, local.MaxPoolSize)
 			}
-			if flags.Truth("no-codebase") {
-				return runtime.Errorf(runtime.ErrUnsupported, "--no-codebase: only sandboxes with a codebase can be started ahead")
+			if flags.Truth("no-codebase") && flags.Text("runtime") != "kubernetes" {
+				return runtime.Errorf(runtime.ErrUnsupported, "--no-codebase: only sandboxes with a codebase can be started ahead, and pods")
 			}
 			rt, err := h.Open(flags.Text("runtime"))
 			if err != nil {

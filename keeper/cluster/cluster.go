@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
+	"sync/atomic"
 	"time"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
@@ -40,6 +42,7 @@ type Cluster struct {
 	place     place
 	id        string // empty: all sandboxes of the place
 	sandbox   *runtime.SandboxConfig
+	bound     atomic.Bool // the sandbox ends with its caller, for good
 
 	pod   types.UID          // of the one that PID 1 runs in
 	stop  context.CancelFunc // ends the connection to PID 1; nil: there is none
@@ -58,6 +61,7 @@ func Open(stateDir, id string, config *runtime.SandboxConfig) (*Cluster, error) 
 	c := &Cluster{
 		place: here(stateDir), id: id, sandbox: config, again: make(chan *os.File), deadlines: make(chan time.Time, 1),
 	}
+	c.bound.Store(config.BoundToCaller)
 	var err error
 	if k.Config == "" {
 		c.config, err = rest.InClusterConfig()
@@ -222,6 +226,27 @@ func (c *Cluster) update(ctx context.Context, change func(*unstructured.Unstruct
 	}
 }
 
+// Claim implements [wolffia/keeper.Remote]. The pod's own labels stay: it is the Sandbox that tells whose
+// it is.
+func (c *Cluster) Claim(ctx context.Context, config *runtime.SandboxConfig, createdAt int64) error {
+	err := c.update(ctx, func(o *unstructured.Unstructured) error {
+		o.SetLabels(over(o.GetLabels(), labels(c.id, config.Labels, c.place)))
+		o.SetAnnotations(over(o.GetAnnotations(), annotations(config, createdAt, c.place)))
+		return nil
+	})
+	if err == nil {
+		c.bound.Store(config.BoundToCaller)
+	}
+	return err
+}
+
+// over returns what others have set of an object, and over it what is ours.
+func over(theirs, ours map[string]string) map[string]string {
+	all := maps.Clone(theirs)
+	maps.Copy(all, ours)
+	return all
+}
+
 // Renew implements [wolffia/keeper.Remote].
 func (c *Cluster) Renew(deadline time.Time) {
 	select {
@@ -304,7 +329,7 @@ func (c *Cluster) End(ctx context.Context, forGood, _ bool) (kept string, err er
 	if err != nil || !ours {
 		return "", err
 	}
-	if forGood || c.sandbox.BoundToCaller {
+	if forGood || c.bound.Load() {
 		background := metav1.DeletePropagationBackground
 		err = c.sandboxes().Delete(ctx, o.GetName(), metav1.DeleteOptions{PropagationPolicy: &background})
 		if kerrors.IsNotFound(err) {

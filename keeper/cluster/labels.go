@@ -87,10 +87,10 @@ func owned(labels map[string]string) map[string]string {
 	return all
 }
 
-func annotations(spec *launch.Spec, of place) map[string]string {
-	owner, _ := json.Marshal(owned(spec.Config.Labels)) // texts never fail
+func annotations(config *runtime.SandboxConfig, createdAt int64, of place) map[string]string {
+	owner, _ := json.Marshal(owned(config.Labels)) // texts never fail
 	return map[string]string{
-		noteLabels: string(owner), noteName: spec.Config.Name, noteCreated: strconv.FormatInt(spec.CreatedAt, 10),
+		noteLabels: string(owner), noteName: config.Name, noteCreated: strconv.FormatInt(createdAt, 10),
 		noteState: of.stateDir, noteMachine: of.machine, noteUser: strconv.Itoa(of.uid),
 	}
 }

@@ -51,17 +51,17 @@ func object(spec *launch.Spec, of place) (*unstructured.Unstructured, error) {
 		return nil, err
 	}
 	marks := labels(spec.ID, spec.Config.Labels, of)
+	notes := annotations(spec.Config, spec.CreatedAt, of)
 	o := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": sandboxes.GroupVersion().String(),
 		"kind":       "Sandbox",
-		"metadata":   map[string]any{"name": objectName(spec.ID), "labels": texts(marks), "annotations": texts(annotations(spec, of))},
+		"metadata":   map[string]any{"name": objectName(spec.ID), "labels": texts(marks), "annotations": texts(notes)},
 		"spec": map[string]any{
 			"replicas":    int64(1),
 			"podTemplate": map[string]any{"metadata": map[string]any{"labels": texts(marks)}, "spec": pod},
 		},
 	}}
 	text, err := o.MarshalJSON()
-	notes := o.GetAnnotations()
 	notes[noteSpec] = hash(string(text))
 	o.SetAnnotations(notes)
 	return o, errors.Join(err, setDeadline(o, spec.Deadline))

@@ -96,12 +96,16 @@ type Reply struct {
 	Unknown bool `json:"unknown,omitempty"`
 }
 
-// A KeeperRequest is a packet of the shim's to the keeper, after PID 1 has started: OpPause or OpResume,
-// which the keeper answers with a Report of that Step, or OpRenew, which it does not; without an operation
-// it ends the sandbox.
+// A KeeperRequest is a packet of the shim's to the keeper, after PID 1 has started: OpPause, OpResume or,
+// of a pooled sandbox, OpActivate, which the keeper answers with a Report of that Step, or OpRenew, which
+// it does not; without an operation it ends the sandbox.
 type KeeperRequest struct {
 	Op       string    `json:"op,omitempty"`
 	Deadline time.Time `json:"deadline,omitzero"` // launch.Spec.Deadline, of OpRenew
+	// What the engine records of the sandbox, for OpActivate: name, labels, BoundToCaller, and
+	// statedir.Config.CreatedAt.
+	Config    *runtime.SandboxConfig `json:"config,omitempty"`
+	CreatedAt int64                  `json:"createdAt,omitempty"`
 }
 
 // TreeStats are figures of a tree server.

@@ -32,7 +32,7 @@ func Shape(c *Config, fixedName bool) string {
 // warm reports whether a sandbox of this kind can be started before its codebase is known.
 func warm(c *Config) bool {
 	switch {
-	case c.RequireRules() != nil, !c.Serves(), fields.Has(&c.SandboxConfig, fields.Cold):
+	case c.RequireRules() != nil, c.Kubernetes == nil && !c.Serves(), fields.Has(&c.SandboxConfig, fields.Cold):
 		return false
 	case c.RootTree, c.DroppedUID != 0, c.DroppedGID != 0: // root does not trust what is in run/
 		return false
@@ -53,10 +53,13 @@ func warm(c *Config) bool {
 
 // free returns c without what a pooled sandbox is given when it is claimed.
 func free(c Config, fixedName bool) Config {
-	name := c.Name
+	name, codebase := c.Name, c.CodebasePath
 	fields.Clear(&c.SandboxConfig, fields.Claim)
 	if fixedName || c.ImageID != "" || c.OverHost() {
 		c.Name = name
+	}
+	if c.Kubernetes != nil { // no tree server gives a pod another
+		c.CodebasePath = codebase
 	}
 	c.CreatedAt, c.PrivateGit = 0, false // PrivateGit: as the rest says
 	if c.Git != nil {                    // the directory is there or not

@@ -93,6 +93,7 @@ func TestShape(t *testing.T) {
 		"a mount in it":                   {change: func(c *Config) { c.Mounts = []runtime.Mount{{Source: "/data", Target: "/workspace/data"}} }, none: true},
 		"limits":                          {change: func(c *Config) { c.Resources.Memory = 1 << 30 }},
 		"no codebase":                     {change: func(c *Config) { c.CodebasePath = "" }, none: true},
+		"a pod":                           {change: func(c *Config) { c.Kubernetes, c.CodebasePath = &runtime.KubernetesConfig{}, "" }},
 		"copied":                          {change: func(c *Config) { c.CopyOnWrite = true }, none: true},
 		"static":                          {change: func(c *Config) { c.Filter = runtime.FilterStatic }, none: true},
 		"root's":                          {change: func(c *Config) { c.RootTree = true }, none: true},
@@ -109,6 +110,14 @@ func TestShape(t *testing.T) {
 		case !tt.none && (got == was) != tt.same:
 			t.Errorf("%s: the shape is the same: %v", name, got == was)
 		}
+	}
+	pod := func(codebase string) string {
+		c := shaped()
+		c.Kubernetes, c.CodebasePath = &runtime.KubernetesConfig{}, codebase
+		return Shape(c, false)
+	}
+	if pod("") == pod("/a") {
+		t.Error("a pod without a codebase serves a configuration with one")
 	}
 	git := func(text string) string {
 		c := shaped()

@@ -53,7 +53,7 @@ var maxWords = map[string]int{
 	"docs/decisions/README.md":             200,
 	"docs/e2b.md":                          890,
 	"docs/docker.md":                       475,
-	"docs/kubernetes.md":                   833,
+	"docs/kubernetes.md":                   900,
 	"docs/faq.md":                          1093,
 	"docs/filesystem.md":                   782,
 	"docs/getting-started.md":              840,
