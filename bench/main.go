@@ -110,7 +110,7 @@ func run(bin string, names []string) (err error) {
 	}
 	fmt.Fprintln(b.table, "what\tmin\tp50\tp99\tbar\t")
 	parts := []part{
-		{"start", b.start}, {"peers", b.peers}, {"projects", b.projects}, {"warm", b.warm}, {"exec", b.exec}, {"commands", b.commands}, {"sessions", b.sessions}, {"flood", b.flood}, {"many", b.many}, {"restart", b.restart}, {"sdk", b.sdk}, {"e2b", b.e2b}, {"clients", b.clients}, {"tree", b.tree}, {"fuse", b.fuse}, {"cow", b.cow}, {"git", b.git}, {"gvisor", b.gvisor}, {"memory", b.memory}, {"hibernated", b.hibernated}, {"docker", b.docker}, {"root", b.root}, {"mcp", b.mcp}, {"network", b.network}, {"ci", b.ci},
+		{"start", b.start}, {"peers", b.peers}, {"projects", b.projects}, {"warm", b.warm}, {"exec", b.exec}, {"commands", b.commands}, {"sessions", b.sessions}, {"flood", b.flood}, {"many", b.many}, {"restart", b.restart}, {"sdk", b.sdk}, {"e2b", b.e2b}, {"clients", b.clients}, {"tree", b.tree}, {"fuse", b.fuse}, {"cow", b.cow}, {"git", b.git}, {"gvisor", b.gvisor}, {"memory", b.memory}, {"hibernated", b.hibernated}, {"docker", b.docker}, {"kubernetes", b.kubernetes}, {"root", b.root}, {"mcp", b.mcp}, {"network", b.network}, {"ci", b.ci},
 	}
 	for _, name := range names {
 		if !slices.ContainsFunc(parts, func(p part) bool { return p.name == name }) {
