@@ -12,7 +12,7 @@ TOOL    := $(GO) tool -modfile=tools.mod
 export CGO_ENABLED ?= 0
 export GOTOOLCHAIN ?= local
 
-.PHONY: help build install uninstall dist runsc kube guest-image setup run check test soak lint bare arm64 fuzz bench cover clean
+.PHONY: help build install uninstall dist runsc kube guest-image service-image chart setup run check test soak lint bare arm64 fuzz bench cover clean
 
 help: ## say what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
@@ -42,6 +42,12 @@ kube: ## build the pinned Kubernetes for the tests of --runtime kubernetes, into
 
 guest-image: build ## write bin/wolffia-guest.tar, the image with the guest for --runtime kubernetes, as docker save does
 	@scripts/kube guest $(BIN)/wolffia-guest.tar
+
+service-image: build ## write bin/wolffia-service.tar, the image with wolffia serve for a cluster
+	@scripts/kube service $(BIN)/wolffia-service.tar
+
+chart: ## write packaging/kubernetes.yaml from the chart in packaging/helm
+	@scripts/chart
 
 setup: ## install what the host lacks to run sandboxes (bubblewrap), as root or with sudo
 	@scripts/setup run

@@ -53,7 +53,7 @@ var maxWords = map[string]int{
 	"docs/decisions/README.md":             200,
 	"docs/e2b.md":                          890,
 	"docs/docker.md":                       475,
-	"docs/kubernetes.md":                   900,
+	"docs/kubernetes.md":                   1170,
 	"docs/faq.md":                          1093,
 	"docs/filesystem.md":                   782,
 	"docs/getting-started.md":              840,
@@ -85,6 +85,7 @@ var maxWords = map[string]int{
 	"docs/recipes/server.md":               350,
 	"docs/rules.md":                        1780,
 	"docs/operating.md":                    928,
+	"docs/scale.md":                        930,
 	"docs/service.md":                      1236,
 	"docs/sessions.md":                     899,
 	"docs/state.md":                        2676,
@@ -98,7 +99,7 @@ var maxWords = map[string]int{
 }
 
 // maxDocuments is how many words all pages may have together.
-const maxDocuments = 49980
+const maxDocuments = 51400
 
 // written are the parts of a page that tests write: see packages doctable and transcript.
 var written = regexp.MustCompile("(?ms)^<!-- \\w+: [^\n]* -->\n.*?^<!-- end of \\w+ -->$|^```console\n.*?^```$")
