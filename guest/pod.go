@@ -25,6 +25,15 @@ const (
 // InstallArg is the first argument of the program that runs [Install]; the second is the path.
 const InstallArg = "install"
 
+// StayArg is the argument of the program that runs [Stay].
+const StayArg = "stay"
+
+// Stay waits while [Install] is executed beside this process, and ends.
+func Stay() error {
+	time.Sleep(time.Minute)
+	return nil
+}
+
 // tokens is where a pod has the credentials of a service account.
 const tokens = "/var/run/secrets/kubernetes.io"
 

@@ -145,6 +145,9 @@ func run(args []string) error {
 	if len(args) == 2 && args[0] == guest.InstallArg { // as PID 1 of a container of its own
 		return guest.Install(args[1])
 	}
+	if len(args) == 1 && args[0] == guest.StayArg { // likewise
+		return guest.Stay()
+	}
 	if os.Getpid() == 1 {
 		return first(args)
 	}

@@ -27,7 +27,7 @@ var (
 
 const (
 	container = "sandbox" // with PID 1, in the pod
-	// installer is the user of the init container that copies the guest: not the sandbox's, so that
+	// installer is the user of the container that copies the guest: not the sandbox's, so that
 	// no program inside can read or change that.
 	installer = 65532
 	// guestImagePath is where the image with the guest has it.
@@ -112,9 +112,13 @@ func podSpec(spec *launch.Spec) *corev1.PodSpec {
 		p.RuntimeClassName = &c.RuntimeClass
 	}
 	guest := path.Dir(launch.GuestPath)
-	p.InitContainers = []corev1.Container{{
+	// A kubelet starts containers in their order, each after the hook of the one before. It would see
+	// the end of an init container up to a second late.
+	install := &corev1.ExecAction{Command: []string{guestImagePath, "install", launch.GuestPath}}
+	p.Containers = []corev1.Container{{
 		Name: "guest", Image: c.Guest, SecurityContext: confined(installer, installer),
-		Command:      []string{guestImagePath, "install", launch.GuestPath},
+		Command:      []string{guestImagePath, "stay"},
+		Lifecycle:    &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{Exec: install}},
 		VolumeMounts: []corev1.VolumeMount{{Name: "guest", MountPath: guest}},
 	}}
 	p.Volumes = []corev1.Volume{emptyDir("guest", "")}
@@ -143,7 +147,7 @@ func podSpec(spec *launch.Spec) *corev1.PodSpec {
 		p.Volumes = append(p.Volumes, emptyDir(name, medium))
 		main.VolumeMounts = append(main.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: m.Target})
 	}
-	p.Containers = []corev1.Container{main}
+	p.Containers = append(p.Containers, main)
 	return p
 }
 

@@ -20,12 +20,12 @@ type state struct {
 // hopeless are reasons for which a container waits that do not pass by themselves.
 var hopeless = []string{
 	"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "CreateContainerConfigError",
-	"CreateContainerError", "RunContainerError", "CrashLoopBackOff",
+	"CreateContainerError", "RunContainerError", "PostStartHookError", "CrashLoopBackOff",
 }
 
 // podState reads the state of a pod.
 func podState(p *corev1.Pod) state {
-	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+	for _, c := range p.Status.ContainerStatuses {
 		what := "container " + c.Name
 		if c.Name == container {
 			what = "PID 1"
@@ -47,7 +47,7 @@ func podState(p *corev1.Pod) state {
 			return state{waits: cmp.Or(c.Message, c.Reason)}
 		}
 	}
-	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+	for _, c := range p.Status.ContainerStatuses {
 		if w := c.State.Waiting; w != nil {
 			return state{waits: w.Reason}
 		}

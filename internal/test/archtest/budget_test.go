@@ -19,7 +19,7 @@ var (
 		"cmd/wolffia":                       6065,
 		"fusefs":                            10860,
 		"fusefs/cow":                        5650,
-		"guest":                             3400,
+		"guest":                             3410,
 		"service/e2b/envd":                  2050,
 		"internal/host/gateway":             2870,
 		"internal/git/gitsync":              4600,
