@@ -67,8 +67,10 @@ test: ## install what the tests lack (it says what; SETUP=none: nothing), and ru
 soak: ## hours: every test with all its cases, with the race detector, with programs that have it, as root; all ROUNDS of the crash tests; each fuzz target for FUZZTIME; the release; the arm64 build
 	@scripts/setup soak
 	@$(MAKE) --no-print-directory lint
+	@[ "$$(id -u)" != 0 ] || scripts/kube >/dev/null
 	@scripts/test soak
 	@scripts/bwraps
+	@scripts/chart --check
 	@scripts/fuzz $${FUZZTIME:-30s}
 	@scripts/release
 	@scripts/arm64
