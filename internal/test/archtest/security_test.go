@@ -51,6 +51,7 @@ var promises = []promise{
 	{"Owners are apart", "TestTwoOwners TestStrangers TestFiftyCreateForOneOwner"},
 	{"No owner and no key has more than its quota", "TestQuotas TestRates TestExceeded"},
 	{"A token opens one sandbox for one purpose", "TestTokens TestEndpointToken TestTrafficRate TestSignatures"},
+	{"A pod gets what is shown, and no right", "TestPod TestOpenNetwork TestCodebase TestHostilePod TestPodGetsWhatIsShown"},
 	{"Docker's socket has its user's rights, and no more", "TestDecode TestParameters TestBuildRequest TestBuildFrom TestIgnoreIsBounded"},
 	{"The service's socket is its user's", "TestListen TestPeers TestStrangers TestDecode TestTwoOwners TestScripts"},
 	{"An MCP client's tools work inside", "TestMCP TestMCPEnds TestHostileAnswers"},
