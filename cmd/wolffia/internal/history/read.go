@@ -75,11 +75,12 @@ func eachOf(path string, each func(*Line) error) error {
 	return nil
 }
 
-// Read returns the commands from a time on, oldest first. A missing history is empty. Lines that are
+// Read returns the command line's own commands from a time on, oldest first: not those that clients of
+// a service or of the console have run. A missing history is empty. Lines that are
 // not entries, as after a crash, are left out.
 func Read(state string, since time.Time) (all []Entry, err error) {
 	err = Each(state, func(l *Line) error {
-		if l.Valid && l.Kind == KindCommand && !l.Time.Before(since) {
+		if l.Valid && l.Kind == KindCommand && l.Who == "" && !l.Time.Before(since) {
 			all = append(all, l.Entry)
 		}
 		return nil
