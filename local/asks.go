@@ -25,28 +25,34 @@ func (s *settings) Questions(ctx context.Context, sandboxID string, each func([]
 	if err != nil {
 		return err
 	}
+	lost, err := questions(ctx, rec, each)
+	if lost != nil && ctx.Err() == nil {
+		return conns.Lost(ctx, rec, lost)
+	}
+	return err
+}
+
+// questions is Questions of rec. lost is why the connection to its shim has ended.
+func questions(ctx context.Context, rec *statedir.Record, each func([]runtime.Question) error) (lost, err error) {
 	sock, err := conns.Dial(rec)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	conn := client.New(sock)
 	defer conn.Close()
 	for seen := int64(0); ; {
 		reply := new(boot.Reply)
 		if err := conn.Control(ctx, &boot.Request{Op: boot.OpQuestions, Since: seen}, reply); err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
-			return conns.Lost(ctx, rec, err)
+			return err, nil
 		}
 		if err := reply.Err(); err != nil {
-			return ofAnotherVersion(rec, err)
+			return nil, ofAnotherVersion(rec, err)
 		}
 		if seen = reply.Seen; reply.Questions == nil {
 			continue // no news yet
 		}
 		if err := each(*reply.Questions); err != nil {
-			return err
+			return nil, err
 		}
 	}
 }
@@ -92,7 +98,9 @@ func (s *settings) AllQuestions(ctx context.Context, each func(sandboxID string,
 		}
 		asking.Go(func() { // ends with the sandbox, or ctx
 			for seen, ended := 1, false; !ended && ctx.Err() == nil; seen, ended = over(rec.ID(), seen) {
-				_ = s.Questions(ctx, rec.ID(), func(all []runtime.Question) error { return tell(rec.ID(), all) })
+				// Not Questions: of a sandbox that was started again meanwhile it would wait for
+				// the end, and the first accesses do not wait long for somebody to ask.
+				_, _ = questions(ctx, rec, func(all []runtime.Question) error { return tell(rec.ID(), all) })
 				_ = tell(rec.ID(), nil)
 			}
 		})
