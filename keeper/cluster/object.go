@@ -104,9 +104,10 @@ func podSpec(spec *launch.Spec) *corev1.PodSpec {
 	if hostname.MatchString(spec.Hostname) {
 		p.Hostname = spec.Hostname
 	}
-	if spec.Network == runtime.NetworkFiltered {
-		// The gateway listens inside at ports of names, and of DNS. A kubelet allows this sysctl unasked.
-		p.SecurityContext = &corev1.PodSecurityContext{Sysctls: []corev1.Sysctl{{Name: "net.ipv4.ip_unprivileged_port_start", Value: "0"}}}
+	// Programs inside listen at any port, as do the gateway of a filtered network and exposed ports. A
+	// kubelet allows this sysctl unasked.
+	p.SecurityContext = &corev1.PodSecurityContext{
+		Sysctls: []corev1.Sysctl{{Name: "net.ipv4.ip_unprivileged_port_start", Value: "0"}},
 	}
 	if c.RuntimeClass != "" {
 		p.RuntimeClassName = &c.RuntimeClass
