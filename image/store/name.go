@@ -86,6 +86,9 @@ func isLayout(dir string) bool {
 func remote(name string, bad func(string) (string, error)) (string, error) {
 	path, digest, pinned := strings.Cut(name, "@")
 	host, rest, ok := strings.Cut(path, "/")
+	if ok && strings.ToLower(host) != host { // engines take it for a host
+		return bad("a registry's host has small letters only")
+	}
 	if !ok || host != "localhost" && !strings.ContainsAny(host, ".:") {
 		host, rest = "docker.io", path // the first part is not a host
 	}

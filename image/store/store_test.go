@@ -319,7 +319,7 @@ func TestCanonical(t *testing.T) {
 			t.Errorf("%s: %s, %v; want %s", name, got, err, want)
 		}
 	}
-	for _, name := range []string{"", "busybox:", "a/", "oci:", "oci::tag", "docker-archive:", "a\nb", "a@sha256:12", "a@" + strings.ToUpper(digest), "a\xff", "http://registry.example/a"} {
+	for _, name := range []string{"", "LOCALHOST/x", "Registry/x", "busybox:", "a/", "oci:", "oci::tag", "docker-archive:", "a\nb", "a@sha256:12", "a@" + strings.ToUpper(digest), "a\xff", "http://registry.example/a"} {
 		_, err := store.Canonical(name)
 		wrong(t, name, err, runtime.ErrInvalid)
 	}

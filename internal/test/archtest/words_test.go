@@ -19,7 +19,7 @@ var maxWords = map[string]int{
 	"CONTRIBUTING.md":                      1585,
 	"README.md":                            977,
 	"SCOPE.md":                             451,
-	"SECURITY.md":                          3980,
+	"SECURITY.md":                          3990,
 	"integrations/deepagents/README.md":    169,
 	"integrations/deepagents-js/README.md": 149,
 	"integrations/harbor/README.md":        156,
@@ -100,7 +100,7 @@ var maxWords = map[string]int{
 }
 
 // maxDocuments is how many words all pages may have together.
-const maxDocuments = 51500
+const maxDocuments = 51580
 
 // written are the parts of a page that tests write: see packages doctable and transcript.
 var written = regexp.MustCompile("(?ms)^<!-- \\w+: [^\n]* -->\n.*?^<!-- end of \\w+ -->$|^```console\n.*?^```$")
