@@ -64,17 +64,11 @@ const clusterTurns = 15
 func (b *bench) clusterStart(config *runtime.SandboxConfig, peer *clusterPeer) error {
 	var ours, ready, theirs times
 	for range clusterTurns {
+		if err := b.clusterTurn(config, &ours); err != nil {
+			return err
+		}
 		begin := time.Now()
-		id, err := b.clusterFirst(config)
-		if err != nil {
-			return err
-		}
-		ours = append(ours, time.Since(begin))
-		if err := b.rt.Destroy(b.ctx, id); err != nil {
-			return err
-		}
-		begin = time.Now()
-		err = peer.create(b.ctx)
+		err := peer.create(b.ctx)
 		ready = append(ready, time.Since(begin))
 		if err == nil {
 			err = peer.exec(b.ctx, io.Discard, "true")
@@ -99,6 +93,17 @@ func (b *bench) clusterFirst(config *runtime.SandboxConfig) (string, error) {
 	return s.ID(), b.execIn(s.ID(), "true")
 }
 
+// clusterTurn adds the time of clusterFirst to ours, and destroys the sandbox.
+func (b *bench) clusterTurn(config *runtime.SandboxConfig, ours *times) error {
+	begin := time.Now()
+	id, err := b.clusterFirst(config)
+	if err != nil {
+		return err
+	}
+	*ours = append(*ours, time.Since(begin))
+	return b.rt.Destroy(b.ctx, id)
+}
+
 // clusterPool is clusterStart with pods that run already.
 func (b *bench) clusterPool(config *runtime.SandboxConfig) error {
 	if os.Geteuid() == 0 {
@@ -115,13 +120,7 @@ func (b *bench) clusterPool(config *runtime.SandboxConfig) error {
 		if err := b.refilled(pool.Shape); err != nil {
 			return err
 		}
-		begin := time.Now()
-		id, err := b.clusterFirst(config)
-		if err != nil {
-			return err
-		}
-		ours = append(ours, time.Since(begin))
-		if err := b.rt.Destroy(b.ctx, id); err != nil {
+		if err := b.clusterTurn(config, &ours); err != nil {
 			return err
 		}
 	}

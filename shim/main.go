@@ -166,8 +166,8 @@ const syncAfter = 200 * time.Millisecond
 
 // finishStart does, in the background, what can follow the start or the activation of a sandbox
 // with the configuration c. It syncs config, the file with c, to the disk, and fills the kernel's
-// caches later, and expects askers. If the sandbox is bound to its caller, it waits for the hang-up of alive, and ends
-// the sandbox.
+// caches later, and expects askers. If the sandbox is bound to its caller, it waits for the hang-up
+// of alive, and ends the sandbox.
 func (s *shim) finishStart(c *statedir.Config, config, alive *os.File) {
 	if len(c.Ask) > 0 {
 		s.asks.expect(comingLimit)
