@@ -106,10 +106,10 @@ func (c *Cluster) Start(ctx context.Context, spec *launch.Spec, step func(string
 	if err != nil {
 		return nil, nil, err
 	}
-	runs, err := c.runs(ctx, want)
+	there, runs, err := c.runs(ctx, want)
 	switch {
 	case err == nil && !runs:
-		err = c.create(ctx, spec, want, step)
+		err = c.create(ctx, spec, want, there, step)
 	case err == nil:
 		err = c.update(ctx, func(o *unstructured.Unstructured) error { return setDeadline(o, spec.Deadline) })
 	}
@@ -133,34 +133,37 @@ func (c *Cluster) Start(ctx context.Context, spec *launch.Spec, step func(string
 	return first.file, gone, nil
 }
 
-// runs reports whether the pod of a start before runs, and is what is wanted: its keeper was killed.
-// PID 1 waits for another one, with the sessions and files.
-func (c *Cluster) runs(ctx context.Context, want *unstructured.Unstructured) (bool, error) {
+// runs reports whether the sandbox's object of a start before is there, and whether its pod runs and is
+// what is wanted: its keeper was killed. PID 1 waits for another one, with the sessions and files.
+func (c *Cluster) runs(ctx context.Context, want *unstructured.Unstructured) (there, runs bool, err error) {
 	old, ours, err := c.find(ctx)
 	if err != nil || !ours || old.GetAnnotations()[noteSpec] != want.GetAnnotations()[noteSpec] {
-		return false, err
+		return ours, false, err
 	}
 	if n, _, err := unstructured.NestedInt64(old.Object, "spec", "replicas"); err != nil || n != 1 {
-		return false, nil // it was stopped
+		return true, false, nil // it was stopped
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
 	pod, err := c.pods().Get(ctx, objectName(c.id), metav1.GetOptions{})
 	if kerrors.IsNotFound(err) {
-		return false, nil
+		return true, false, nil
 	}
 	if err != nil {
-		return false, c.explain("look for the pod", err)
+		return true, false, c.explain("look for the pod", err)
 	}
 	c.pod = pod.GetUID()
-	return pod.GetDeletionTimestamp() == nil && (event{object: pod}).state().runs, nil
+	return true, pod.GetDeletionTimestamp() == nil && (event{object: pod}).state().runs, nil
 }
 
-// create creates the Sandbox, and waits until PID 1 runs.
-func (c *Cluster) create(ctx context.Context, spec *launch.Spec, want *unstructured.Unstructured, step func(string),
+// create creates the Sandbox, and waits until PID 1 runs. there says that it exists, of a start before.
+func (c *Cluster) create(
+	ctx context.Context, spec *launch.Spec, want *unstructured.Unstructured, there bool, step func(string),
 ) error {
-	if _, err := c.End(ctx, false, false); err != nil { // of a start before
-		return err
+	if there {
+		if _, err := c.End(ctx, false, false); err != nil {
+			return err
+		}
 	}
 	if err := mark.Set(spec.Dir, mark.InMaking); err != nil {
 		return runtime.WithClass(runtime.ErrUnavailable, err)
